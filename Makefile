@@ -1,0 +1,61 @@
+# Each target does all of its set-up; see scripts/setup.sh. TORCH_DIR=<folder> uses a torch that is
+# already there instead of the one in .venv.
+
+TORCH_DIR ?=
+ifneq ($(TORCH_DIR),)
+  override TORCH_DIR := $(abspath $(TORCH_DIR))
+endif
+export TORCH_DIR
+JOBS ?= $(shell nproc)
+# Passed even if empty, so that leaving TORCH_DIR away goes back to .venv.
+CONFIGURE = cmake -DTORCH_DIR=$(TORCH_DIR) --preset
+
+.PHONY: help setup configure build test demo bench format lint docs test-all clean
+
+help:
+	@echo "make demo       build the release library and run the demonstration; results in demo-out/"
+	@echo "make test       build for development and run all tests"
+	@echo "make bench      run the benchmarks; JSON in build/release/bench/"
+	@echo "make format     format all sources"
+	@echo "make lint       layers, format, clang-tidy on changed files"
+	@echo "make docs       check the links of the documentation"
+	@echo "make test-all   all presets and the oldest supported torch, with a table; takes long"
+	@echo "make clean      remove build/ and demo-out/"
+
+setup:
+	@scripts/setup.sh
+
+configure: setup
+	@$(CONFIGURE) dev >/dev/null
+
+build: configure
+	@cmake --build --preset dev
+
+test: build
+	@python3 scripts/check_layers.py
+	@ctest --preset dev -j $(JOBS)
+
+demo: setup
+	@$(CONFIGURE) release >/dev/null
+	@cmake --build --preset release -t tandem_demo
+	@build/release/bin/tandem_demo
+
+bench: setup
+	@$(CONFIGURE) release >/dev/null
+	@cmake --build --preset release -t bench
+
+format: setup
+	@scripts/lint.sh --format
+
+lint: configure
+	@cmake --build --preset dev
+	@scripts/lint.sh --build-dir build/dev
+
+docs: setup
+	@python3 scripts/check_docs.py
+
+test-all: setup
+	@scripts/test_all.sh
+
+clean:
+	rm -rf build demo-out

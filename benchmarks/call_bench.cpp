@@ -1,0 +1,156 @@
+// What a call of a compiled function costs beside its work, as a ratio to one at::add in the same run.
+//
+// The backend here returns tensors that lie ready, so that only the call is left: guards, autograd node,
+// handling of results. One more case runs a real addition.
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <memory>
+#include <span>
+#include <stdexcept>
+
+#include "rounds.h"
+#include "tandem/tandem.h"
+
+namespace {
+
+using namespace bench;
+
+constexpr int kCalls = 2000;  // in one round
+constexpr int64_t kElements = 16;
+
+/// Tensors made before the clock starts: a result may be used once only, autograd writes into it.
+class ReadyTensors final : public tandem::Executable {
+ public:
+  explicit ReadyTensors(const tandem::ir::Graph& graph) {
+    for (const tandem::ir::Output& output : graph.outputs()) {
+      const tandem::ir::TensorType& type = *graph.value(output.value).tensor_type();
+      models_.push_back(at::zeros(type.static_sizes(), type.dtype));
+    }
+  }
+
+  void refill() {
+    ready_.clear();
+    for (int i = 0; i < kCalls; ++i) {
+      std::vector<at::Tensor> results;
+      for (const at::Tensor& model : models_) results.push_back(model.clone());
+      ready_.push_back(std::move(results));
+    }
+  }
+
+  std::vector<at::Tensor> run(std::span<at::Tensor>) override {
+    if (ready_.empty()) refill();
+    std::vector<at::Tensor> results = std::move(ready_.back());
+    ready_.pop_back();
+    return results;
+  }
+
+ private:
+  std::vector<at::Tensor> models_;
+  std::vector<std::vector<at::Tensor>> ready_;
+};
+
+class NullBackend final : public tandem::Backend {
+ public:
+  std::string name() const override { return "null"; }
+  std::unique_ptr<tandem::Executable> compile(const tandem::ir::Graph& graph,
+                                              const tandem::CompileContext& context) override {
+    auto executable = std::make_unique<ReadyTensors>(graph);
+    if (context.role != tandem::GraphRole::backward) forward_ = executable.get();
+    return executable;
+  }
+  void refill() { forward_->refill(); }
+
+ private:
+  ReadyTensors* forward_ = nullptr;
+};
+
+struct Case {
+  std::string name;
+  int64_t parameters = 0;
+  bool grad = true;
+};
+
+/// Seconds of one round of calls, and of as many additions.
+Rounds time_calls(const std::function<void()>& call, const std::function<void()>& add,
+                  const std::function<void()>& before_round) {
+  Rounds times;
+  auto round = [](const std::function<void()>& fn) {
+    return seconds_of([&] {
+      for (int i = 0; i < kCalls; ++i) fn();
+    });
+  };
+  for (int i = 0; i < kRounds + 1; ++i) {
+    before_round();
+    const double calls = round(call);
+    const double adds = round(add);
+    if (i == 0) continue;  // compiles, warms up
+    times.a.push_back(calls);
+    times.b.push_back(adds);
+  }
+  return times;
+}
+
+void report_case(const Case& which, const Rounds& rounds, Report& report) {
+  const Ratio ratio = rounds.ratio();
+  const double call_ns = 1e9 * rounds.median_a() / kCalls, add_ns = 1e9 * rounds.median_b() / kCalls;
+  fmt::print("{:<34} {:>9.0f} ns {:>9.0f} ns {:>8.2f}  {:.2f} to {:.2f}\n", which.name, call_ns, add_ns, ratio.value,
+             ratio.low, ratio.high);
+  report.add(which.name, {{"call_ns", call_ns},
+                          {"add_ns", add_ns},
+                          {"ratio", ratio.value},
+                          {"ratio_low", ratio.low},
+                          {"ratio_high", ratio.high}});
+}
+
+/// `x * y + x` times every parameter, on the backend that does nothing. Median of the ratio to at::add.
+double measure_overhead(const Case& which, Report& report) {
+  const at::AutoGradMode grad_mode(which.grad);
+  std::vector<at::Tensor> parameters;
+  for (int64_t i = 0; i < which.parameters; ++i) {
+    parameters.push_back(torch::randn({kElements}, torch::requires_grad()));
+  }
+  const at::Tensor x = torch::randn({kElements}), y = torch::randn({kElements});
+  // What the additions are compared with needs a gradient too.
+  const at::Tensor leaf = torch::randn({kElements}, torch::requires_grad());
+  auto backend = std::make_shared<NullBackend>();
+  auto fn = tandem::compile(
+      [parameters](const at::Tensor& x, const at::Tensor& y) {
+        at::Tensor result = x * y + x;
+        for (const at::Tensor& parameter : parameters) result = result * parameter;
+        return result;
+      },
+      {.backend = backend});
+  fn.prepare(x, y);
+  const Rounds rounds = time_calls([&] { fn(x, y); },
+                                   [&] { at::add(leaf, y); }, [&] { backend->refill(); });
+  if (fn.stats().compiles != 1) throw std::runtime_error(which.name + ": compiled more than once");
+  report_case(which, rounds, report);
+  return rounds.median_a() / rounds.median_b();
+}
+
+void measure_addition(bool grad, Report& report) {
+  const at::AutoGradMode grad_mode(grad);
+  const at::Tensor leaf = torch::randn({kElements}, torch::requires_grad()), y = torch::randn({kElements});
+  auto fn = tandem::compile([](const at::Tensor& a, const at::Tensor& b) { return a + b; });
+  const Rounds rounds = time_calls([&] { fn(leaf, y); }, [&] { at::add(leaf, y); }, [] {});
+  report_case({.name = grad ? "one addition, gradients" : "one addition, no gradients", .grad = grad}, rounds, report);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  at::set_num_threads(1);  // tensors of 16 numbers
+  Report report("call");
+  fmt::print("{:<34} {:>12} {:>12} {:>8}  {}\n", "call", "tandem", "at::add", "ratio", "95 %");
+  constexpr int64_t kFew = 4, kMany = 104;
+  const double few = measure_overhead({"null, 2 inputs 4 parameters", kFew, true}, report);
+  measure_overhead({"null, the same without gradients", kFew, false}, report);
+  const double many = measure_overhead({"null, 2 inputs 104 parameters", kMany, true}, report);
+  const double each = (many - few) / static_cast<double>(kMany - kFew);
+  fmt::print("{:<34} {:>38.4f}\n", "each further parameter", each);
+  report.add("each further parameter", {{"ratio", each}});
+  measure_addition(true, report);
+  measure_addition(false, report);
+  return report.write(argc, argv) ? 0 : 1;
+}

@@ -1,0 +1,29 @@
+# Targets for people at work on tandem: format, lint, bench.
+
+if(NOT PROJECT_IS_TOP_LEVEL)
+  return()
+endif()
+add_custom_target(
+  format
+  COMMAND "${PROJECT_SOURCE_DIR}/scripts/lint.sh" --format
+  WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+  USES_TERMINAL)
+add_custom_target(
+  lint
+  COMMAND "${PROJECT_SOURCE_DIR}/scripts/lint.sh" --build-dir "${PROJECT_BINARY_DIR}"
+  WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+  USES_TERMINAL)
+
+get_property(benchmarks GLOBAL PROPERTY TANDEM_BENCHMARKS)
+get_property(comparisons GLOBAL PROPERTY TANDEM_COMPARISONS)
+if(TARGET capture_bench)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  add_custom_target(
+    bench
+    COMMAND
+      "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/benchmarks/run_all.py" --bin "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}"
+      --out "${PROJECT_BINARY_DIR}/bench" --peer "${PROJECT_SOURCE_DIR}/.venv/bin/python" --google ${benchmarks}
+      --compare ${comparisons}
+    DEPENDS ${benchmarks} ${comparisons} capture_bench
+    USES_TERMINAL VERBATIM)
+endif()

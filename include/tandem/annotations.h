@@ -1,0 +1,37 @@
+#pragma once
+
+#include "tandem/export.h"
+#include "tandem/ir/type.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tandem {
+
+/// Bounds of a size, both included; no `max` means none.
+struct DynamicRange {
+  int64_t min = 0;
+  std::optional<int64_t> max{};
+};
+
+/// Asks for a symbol where `tensor` has its size `dim`. Not built yet: an UnsupportedError.
+TANDEM_API void mark_dynamic(const at::Tensor& tensor, int64_t dim, DynamicRange range = {});
+/// Asks for a constant there, whatever other sizes do. Not built yet: an UnsupportedError.
+TANDEM_API void mark_static(const at::Tensor& tensor, int64_t dim);
+
+/// Keeps every call of the op `name`, in order, whether or not its results are read. Not built yet:
+/// an UnsupportedError.
+TANDEM_API void mark_effectful(const std::string& name);
+
+/// From the types of an op's tensor operands to those of its tensor results.
+using MetadataRule = std::function<std::vector<ir::TensorType>(std::span<const ir::TensorType>)>;
+/// Tells how the op `name` computes sizes and dtypes. Not built yet: an UnsupportedError.
+TANDEM_API void set_metadata_rule(const std::string& name, MetadataRule rule);
+
+}  // namespace tandem

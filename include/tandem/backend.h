@@ -1,0 +1,53 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tandem/export.h"
+#include "tandem/ir/graph.h"
+
+namespace tandem {
+
+enum class Rounding { eager, fast };  // eager: exact ops keep eager's bits
+enum class Random { eager, fast };    // fast: own vectorised generator, reproducible from the seed
+
+enum class GraphRole { forward, backward, inference };
+
+/// What a backend may assume about the graph that it compiles.
+struct CompileContext {
+  GraphRole role = GraphRole::inference;
+  std::vector<bool> static_inputs{};      // address and metadata stay the same between calls
+  std::vector<bool> releasable_inputs{};  // `run` may reset these handles at their last use
+  std::vector<ir::Symbol> symbols{};
+  Rounding rounding = Rounding::eager;
+  Random random = Random::eager;
+};
+
+/// A compiled graph. `run` may be called from several threads at once.
+class TANDEM_API Executable {
+ public:
+  virtual ~Executable() = default;
+
+  /// Inputs in graph order, results in output order; an undefined result is an undefined tensor.
+  /// Runs below autograd: no result has a grad_fn. Inputs that the context calls releasable may be reset.
+  virtual std::vector<at::Tensor> run(std::span<at::Tensor> inputs) = 0;
+};
+
+/// Turns graphs into something that runs.
+class TANDEM_API Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string name() const = 0;
+  /// Called in the compiling call, never in backward for the first set of tangents.
+  virtual std::unique_ptr<Executable> compile(const ir::Graph& graph,
+                                              const CompileContext& context) = 0;
+};
+
+/// A backend by name; a UserError lists the known ones.
+TANDEM_API std::shared_ptr<Backend> backend(const std::string& name);
+
+}  // namespace tandem

@@ -1,0 +1,395 @@
+#pragma once
+
+#include "tandem/compiled.h"
+#include "tandem/export.h"
+#include "tandem/flatten.h"
+#include "tandem/function.h"
+#include "tandem/options.h"
+#include "tandem/stages.h"
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace torch::nn {
+class SequentialImpl;
+}
+
+namespace tandem {
+
+namespace detail {
+
+// --- signatures: what a callable or a module's forward takes and gives
+// ------------------------------------
+
+template <class Member>
+struct MemberSignature {};
+#define TANDEM_DETAIL_MEMBER(qualifiers)              \
+  template <class C, class R, class... P>             \
+  struct MemberSignature<R (C::*)(P...) qualifiers> { \
+    using type = R(P...);                             \
+  };
+TANDEM_DETAIL_MEMBER()
+TANDEM_DETAIL_MEMBER(const)
+TANDEM_DETAIL_MEMBER(&)
+TANDEM_DETAIL_MEMBER(const&)
+TANDEM_DETAIL_MEMBER(noexcept)
+TANDEM_DETAIL_MEMBER(const noexcept)
+TANDEM_DETAIL_MEMBER(& noexcept)
+TANDEM_DETAIL_MEMBER(const& noexcept)
+#undef TANDEM_DETAIL_MEMBER
+
+template <class F>
+struct CallableSignature {};
+template <class F>
+  requires requires { &F::operator(); }
+struct CallableSignature<F> : MemberSignature<decltype(&F::operator())> {};
+template <class R, class... P>
+struct CallableSignature<R (*)(P...)> {
+  using type = R(P...);
+};
+template <class R, class... P>
+struct CallableSignature<R (*)(P...) noexcept> {
+  using type = R(P...);
+};
+template <class F>
+using signature_of = typename CallableSignature<std::decay_t<F>>::type;
+
+template <class S>
+concept FunctionType = std::is_function_v<S>;
+
+// --- modules
+// ------------------------------------------------------------------------------------------------
+
+template <class T>
+struct ImplOf {
+  using type = void;
+};
+template <class T>
+  requires(std::derived_from<T, torch::nn::Module> && !std::is_const_v<T>)
+struct ImplOf<std::shared_ptr<T>> {
+  using type = T;
+};
+template <class T>
+  requires std::is_base_of_v<torch::detail::ModuleHolderIndicator, T>
+struct ImplOf<T> {
+  using type = typename T::ContainedType;
+};
+template <class T>
+using impl_of = typename ImplOf<std::remove_cvref_t<T>>::type;
+
+template <class T>
+struct IsModules : std::bool_constant<!std::is_void_v<impl_of<T>>> {};
+template <class... T>
+struct IsModules<std::tuple<T...>> : std::bool_constant<(!std::is_void_v<impl_of<T>> && ...)> {};
+
+/// A module holder or a shared_ptr to a module.
+template <class T>
+concept ModulePointer = !std::is_void_v<impl_of<T>>;
+/// One, or a tuple of several.
+template <class T>
+concept Modules = IsModules<std::remove_cvref_t<T>>::value;
+/// Whatever else `compile` may be given as its function.
+template <class F>
+concept Callable =
+    !FunctionType<F> && !Modules<F> && !std::same_as<std::remove_cvref_t<F>, Options>;
+
+template <class Impl>
+concept HasPlainForward = requires { typename MemberSignature<decltype(&Impl::forward)>::type; };
+/// `forward` of a Sequential is a template; a subclass may have a plain one.
+template <class Impl>
+concept ForwardsLikeSequential =
+    std::derived_from<Impl, torch::nn::SequentialImpl> && !HasPlainForward<Impl>;
+
+template <class Impl>
+struct ForwardSignature {};
+template <HasPlainForward Impl>
+struct ForwardSignature<Impl> : MemberSignature<decltype(&Impl::forward)> {};
+template <ForwardsLikeSequential Impl>
+struct ForwardSignature<Impl> {
+  using type = at::Tensor(at::Tensor);
+};
+template <ModulePointer M>
+using forward_signature = typename ForwardSignature<impl_of<M>>::type;
+
+/// A UserError if a module is missing; `index` counts them.
+TANDEM_API void require_module(const torch::nn::Module* module, size_t index, size_t count);
+/// A UserError: a null function pointer, an empty std::function or an empty Compiled.
+[[noreturn]] TANDEM_API void throw_empty_function(const char* kind);
+
+template <ModulePointer M>
+std::shared_ptr<impl_of<M>> module_pointer(const M& module, size_t index = 0, size_t count = 1) {
+  std::shared_ptr<impl_of<M>> pointer;
+  if constexpr (std::is_base_of_v<torch::detail::ModuleHolderIndicator, M>) {
+    if (!module.is_empty())
+      pointer = module.ptr();  // ptr() of an empty holder throws torch's own error
+  } else {
+    pointer = module;
+  }
+  require_module(pointer.get(), index, count);
+  return pointer;
+}
+
+/// Puts the modules of the call before those that the options name.
+template <class M>
+Options with_modules(const M& modules, Options options) {
+  std::vector<std::shared_ptr<torch::nn::Module>> all;
+  if constexpr (ModulePointer<M>) {
+    all.push_back(module_pointer(modules));
+  } else {
+    std::apply(
+        [&](const auto&... module) {
+          [[maybe_unused]] size_t index = 0;
+          (all.push_back(module_pointer(module, index++, sizeof...(module))), ...);
+        },
+        modules);
+  }
+  all.insert(all.end(), options.modules.begin(), options.modules.end());
+  options.modules = std::move(all);
+  return options;
+}
+
+// --- from a function on C++ types to one on flat values
+// -----------------------------------------------------
+
+template <class F>
+void require_function([[maybe_unused]] const F& fn) {
+  if constexpr (std::is_pointer_v<F>) {
+    if (fn == nullptr) throw_empty_function("a null function pointer");
+  }
+}
+template <class S>
+void require_function(const std::function<S>& fn) {
+  if (!fn) throw_empty_function("an empty std::function");
+}
+template <class S>
+void require_function(const Compiled<S>& fn) {
+  if (!fn) throw_empty_function("an empty Compiled handle");
+}
+
+template <class P>
+inline constexpr bool kWritableReference =
+    std::is_lvalue_reference_v<P> && !std::is_const_v<std::remove_reference_t<P>>;
+
+/// The types of one compiled function: `P` as its author wrote the parameters.
+template <class S>
+struct Typed;
+template <class R, class... P>
+struct Typed<R(P...) noexcept> : Typed<R(P...)> {};
+template <class R, class... P>
+struct Typed<R(P...)> {
+  static_assert(
+      !(kWritableReference<P> || ...),
+      "tandem: a compiled function cannot have a parameter of type at::Tensor& (or another "
+      "non-const "
+      "reference): an assignment to it would rebind the caller's variable, which a compiled call "
+      "neither sees nor repeats. Remedy: take const at::Tensor& or at::Tensor, on which in-place "
+      "ops "
+      "still reach the caller's tensor, and return what you would assign");
+  using Result = std::remove_cvref_t<R>;
+  using Handle = Compiled<Result(std::decay_t<P>...)>;
+
+  /// Calls `fn` on values read from a flat list, each passed on as the parameter that it was
+  /// declared as.
+  template <class F>
+  static Flat call(F& fn, const Flat& arguments) {
+    Reader reader(arguments);
+    std::tuple<std::decay_t<P>...> args{Structure<std::decay_t<P>>::read(reader)...};
+    reader.finish();
+    auto invoke = [&fn](std::decay_t<P>&... arg) -> decltype(auto) {
+      return std::invoke(fn, static_cast<P&&>(arg)...);
+    };
+    if constexpr (std::is_void_v<Result>) {
+      std::apply(invoke, args);
+      return Flat{};
+    } else {
+      static_assert(
+          !Structure<Result>::kArgumentOnly,
+          "tandem: at::TensorList, other views and at::Generator can be arguments, not results. "
+          "Remedy: return std::vector<at::Tensor>");
+      const Result& result = std::apply(invoke, args);
+      return detail::flatten(result);  // qualified: at::flatten is one, too
+    }
+  }
+
+  /// Copies of the flat function share `fn`: it may be move-only, and what a mutable lambda counts
+  /// is counted once.
+  template <class F>
+  static FlatFunction flat_function(F&& fn) {
+    require_function(fn);
+    return [shared = std::make_shared<std::decay_t<F>>(std::forward<F>(fn))](
+               const Flat& arguments) { return call(*shared, arguments); };
+  }
+
+  template <class F>
+  static Handle compile(F&& fn, Options options) {
+    return Handle(CompiledFunction::create(flat_function(std::forward<F>(fn)), std::move(options)));
+  }
+};
+template <class S>
+using compiled_of = typename Typed<S>::Handle;
+
+/// `impl->forward`, as a callable that owns the module.
+template <class R, class Impl>
+auto forward_of(std::shared_ptr<Impl> impl) {
+  return [impl = std::move(impl)]<class... Args>(Args&&... args) -> decltype(auto) {
+    if constexpr (ForwardsLikeSequential<Impl> && !std::is_void_v<R>) {
+      return impl->template forward<R>(std::forward<Args>(args)...);
+    } else {
+      return impl->forward(std::forward<Args>(args)...);
+    }
+  };
+}
+
+template <class S, class M>
+compiled_of<S> compile_module(const M& net, Options options) {
+  return Typed<S>::compile(forward_of<typename Typed<S>::Result>(module_pointer(net)),
+                           with_modules(net, std::move(options)));
+}
+
+}  // namespace detail
+
+// --- compile
+// ------------------------------------------------------------------------------------------------
+
+/// Compiles any callable whose parameter types are known: a lambda, a function, a std::function, a
+/// Compiled. Nothing runs until the first call. Tensors that it closes over are found; modules are
+/// better named.
+template <detail::Callable F>
+auto compile(F&& fn, Options options = {}) -> detail::compiled_of<detail::signature_of<F>> {
+  return detail::Typed<detail::signature_of<F>>::compile(std::forward<F>(fn), std::move(options));
+}
+
+/// Compiles `net->forward`.
+template <detail::ModulePointer M>
+auto compile(const M& net, Options options = {})
+    -> detail::compiled_of<detail::forward_signature<M>> {
+  return detail::compile_module<detail::forward_signature<M>>(net, std::move(options));
+}
+
+/// Compiles a function that uses a module, or several in a tuple: their parameters and buffers are
+/// known by name, and `train()`, `eval()` are guarded.
+template <detail::Modules M, detail::Callable F>
+auto compile(const M& modules, F&& fn, Options options = {})
+    -> detail::compiled_of<detail::signature_of<F>> {
+  return detail::Typed<detail::signature_of<F>>::compile(
+      std::forward<F>(fn), detail::with_modules(modules, std::move(options)));
+}
+
+/// The same with the signature named, for generic lambdas: `compile<at::Tensor(at::Tensor,
+/// int64_t)>(fn)`.
+template <detail::FunctionType S, detail::Callable F>
+  requires(!detail::FunctionType<std::remove_reference_t<F>>)
+auto compile(F&& fn, Options options = {}) -> detail::compiled_of<S> {
+  return detail::Typed<S>::compile(std::forward<F>(fn), std::move(options));
+}
+
+/// Picks one function of an overload set.
+template <detail::FunctionType S>
+auto compile(S* fn, Options options = {}) -> detail::compiled_of<S> {
+  return detail::Typed<S>::compile(fn, std::move(options));
+}
+
+/// For an overloaded, templated or defaulted `forward`; C++ fills arguments that the signature
+/// leaves out.
+template <detail::FunctionType S, detail::ModulePointer M>
+auto compile(const M& net, Options options = {}) -> detail::compiled_of<S> {
+  return detail::compile_module<S>(net, std::move(options));
+}
+
+template <detail::FunctionType S, detail::Modules M, detail::Callable F>
+auto compile(const M& modules, F&& fn, Options options = {}) -> detail::compiled_of<S> {
+  return detail::Typed<S>::compile(std::forward<F>(fn),
+                                   detail::with_modules(modules, std::move(options)));
+}
+
+/// For bindings: the number of tensors is known at run time only.
+inline Compiled<std::vector<at::Tensor>(std::vector<at::Tensor>)> compile_boxed(
+    Boxed fn, Options options = {}) {
+  return compile(std::move(fn), std::move(options));
+}
+
+// --- stage by stage
+// -----------------------------------------------------------------------------------------
+
+namespace detail {
+
+template <class S, class F, class... A>
+Joint export_joint_as(F&& fn, std::tuple<A...>& arguments, const Options& options) {
+  return [&]<class R, class... P>(std::type_identity<R(P...)>) {
+    static_assert(
+        sizeof...(P) == sizeof...(A),
+        "tandem: export_joint needs one value in the tuple for each parameter of the function");
+    const Flat flat = std::apply(
+        [](const A&... argument) { return detail::flatten<std::decay_t<P>...>(argument...); },
+        arguments);
+    return detail::export_joint(Typed<R(P...)>::flat_function(std::forward<F>(fn)), flat, options);
+  }(std::type_identity<S>{});
+}
+
+}  // namespace detail
+
+/// Captures `fn` on these arguments: forward and backward in one graph, nothing compiled, nothing
+/// run on data. A generic callable gets the types of the tuple.
+template <detail::Callable F, class... A>
+Joint export_joint(F&& fn, std::tuple<A...> arguments, const Options& options = {}) {
+  if constexpr (requires { typename detail::signature_of<F>; }) {
+    return detail::export_joint_as<detail::signature_of<F>>(std::forward<F>(fn), arguments,
+                                                            options);
+  } else {
+    using R = std::invoke_result_t<std::decay_t<F>&, A...>;
+    return detail::export_joint_as<R(A...)>(std::forward<F>(fn), arguments, options);
+  }
+}
+
+/// The same of `net->forward`.
+template <detail::ModulePointer M, class... A>
+Joint export_joint(const M& net, std::tuple<A...> arguments, const Options& options = {}) {
+  auto fn = detail::forward_of<at::Tensor>(detail::module_pointer(net));
+  using R = std::invoke_result_t<decltype(fn)&, A...>;
+  return detail::export_joint_as<R(A...)>(std::move(fn), arguments,
+                                          detail::with_modules(net, options));
+}
+
+/// Cuts the joint graph into forward, backward and saved values, with `options.partitioner`.
+TANDEM_API Split split(const Joint& joint, const Options& options = {});
+
+/// Makes both halves callable: lifted tensors first, then the arguments. The results carry an
+/// autograd node.
+TANDEM_API Boxed lower(const Split& parts, std::shared_ptr<Backend> backend);
+
+/// The graph of a module, its inputs and outputs by name.
+struct Exported {
+  ir::Graph graph;
+  ir::Signature signature;
+};
+
+struct ExportOptions {
+  bool joint = false;       // with the backward
+  int64_t loss_output = 0;  // the result that the backward starts from
+};
+
+namespace detail {
+[[noreturn]] TANDEM_API void throw_no_export_module();
+}  // namespace detail
+
+/// Not built yet: an UnsupportedError.
+template <detail::ModulePointer M, class... A>
+Exported export_module(const M&, std::tuple<A...>, ExportOptions = {}) {
+  detail::throw_no_export_module();
+}
+
+/// Of this library: `0.1.0`.
+TANDEM_API std::string version();
+
+}  // namespace tandem

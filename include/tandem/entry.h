@@ -1,0 +1,68 @@
+#pragma once
+
+#include <iosfwd>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tandem/export.h"
+#include "tandem/ir/graph.h"
+#include "tandem/ir/signature.h"
+#include "tandem/stages.h"
+
+namespace tandem {
+
+namespace runtime {
+class EntryState;
+}
+
+enum class EntryKind { training, inference };
+
+/// A condition under which an entry may serve a call, as text.
+struct Guard {
+  std::string text;
+};
+
+/// Why a call found no entry: names the guard and both values.
+struct Miss {
+  std::string reason;
+};
+TANDEM_API std::ostream& operator<<(std::ostream& out, const Miss& miss);
+
+struct Stats {
+  int64_t calls = 0;
+  int64_t traces = 0;  // how often the user's function ran to be recorded
+  int64_t compiles = 0;
+  int64_t hits = 0;
+  int64_t entries = 0;
+  int64_t evictions = 0;
+  int64_t eager_calls = 0;
+  int64_t zero_fallbacks = 0;  // metadata learnt by running a kernel on zeros
+  std::vector<Miss> misses{};
+  std::map<std::string, double> seconds{};  // per stage: trace, signature, joint, passes, partition, lower
+};
+TANDEM_API std::ostream& operator<<(std::ostream& out, const Stats& stats);
+
+/// One specialisation of a compiled function. A cheap handle; stays valid after `reset()`.
+class TANDEM_API Entry {
+ public:
+  explicit Entry(std::shared_ptr<const runtime::EntryState> state) : state_(std::move(state)) {}
+
+  EntryKind kind() const;
+  const ir::Signature& signature() const;
+  /// Of a training entry only; a UserError otherwise.
+  const ir::Graph& joint() const;
+  const ir::Graph& forward() const;
+  /// Of a training entry only; a UserError otherwise.
+  const ir::Graph& backward() const;
+  /// In checking order.
+  std::vector<Guard> guards() const;
+  std::vector<Saved> saved() const;
+
+ private:
+  std::shared_ptr<const runtime::EntryState> state_;
+};
+TANDEM_API std::ostream& operator<<(std::ostream& out, const Entry& entry);
+
+}  // namespace tandem

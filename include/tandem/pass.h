@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "tandem/export.h"
+#include "tandem/ir/graph.h"
+
+namespace tandem {
+
+/// What a pass did. `changes` counts edits; zero means that the graph is as it was.
+struct PassResult {
+  int64_t changes = 0;
+};
+
+using PassFn = PassResult (*)(ir::Graph&);
+
+/// A row of the pass registry.
+struct PassInfo {
+  const char* name;     // `remove-dead-nodes`
+  const char* summary;  // one line
+  PassFn run;
+  bool exact;  // keeps eager's bits, see docs/reference/differences.md
+};
+
+/// Every pass, sorted by name.
+TANDEM_API std::span<const PassInfo> registered_passes();
+
+/// One step as a watcher is told of it.
+struct PassStep {
+  int64_t changes = 0;
+  double seconds = 0;
+};
+using PassWatcher = std::function<void(const PassStep&)>;
+
+/// Runs a pass the way the pipeline does: timed, the graph verified afterwards. `watcher` is called before the
+/// verifier, since a broken graph is the one worth looking at. A UserError lists the passes if there is none
+/// of this name.
+TANDEM_API PassResult apply_pass(const std::string& name, ir::Graph& graph, const PassWatcher& watcher = {});
+
+}  // namespace tandem

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tandem/export.h"
+#include "tandem/ir/graph.h"
+#include "tandem/ir/signature.h"
+
+namespace tandem {
+
+struct Options;
+
+/// What capture makes of a function: forward and, if anything needs a gradient, backward in one graph.
+/// Inputs: lifted tensors, arguments, tangents. Outputs: new data of written inputs, fresh results, then one
+/// gradient per forward input that requires grad.
+struct Joint {
+  ir::Graph graph;
+  ir::Signature signature;
+  std::vector<at::Tensor> lifted;  // real tensors, in the order of the graph's inputs
+};
+
+/// A value that the forward keeps for the backward.
+struct Saved {
+  std::string name;  // as the graph text has it
+  int64_t bytes = 0;
+  std::string line;  // where the user's program made it; empty if unknown
+  std::string why;
+};
+
+/// The joint graph cut in two. An inference split has an empty backward.
+/// Forward inputs: those of the joint without tangents; outputs: mutated, output, then saved.
+/// Backward inputs: saved, then tangents; outputs: grad, one per input that requires grad.
+struct Split {
+  ir::Graph forward;
+  ir::Graph backward;
+  std::vector<Saved> saved;
+  ir::Signature signature;
+};
+
+using Partitioner = std::function<Split(const Joint&, const Options&)>;
+
+/// Saves what the recorded backward reads, except that views of inputs are made again from the input.
+TANDEM_API Split default_partition(const Joint& joint, const Options& options);
+/// The cut that saves the fewest bytes. Not built yet: an UnsupportedError.
+TANDEM_API Split min_cut(const Joint& joint, const Options& options);
+
+using Boxed = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>)>;
+
+}  // namespace tandem

@@ -1,0 +1,224 @@
+#include "backends/eager/program.h"
+#include "base/error.h"
+#include "ir/ivalue.h"
+#include "ops/op_table.h"
+#include "tandem/ir/type.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace tandem::backends::eager {
+namespace {
+
+/// The in-place overload if it takes the same arguments, so that one prepared stack serves both.
+std::optional<c10::OperatorHandle> matching_inplace(const c10::OperatorHandle& op) {
+  std::optional<c10::OperatorHandle> inplace = ops::inplace_overload(op);
+  if (!inplace.has_value()) return std::nullopt;
+  const auto& wanted = op.schema().arguments();
+  const auto& offered = inplace->schema().arguments();
+  const bool same =
+      std::ranges::equal(wanted, offered, [](const c10::Argument& a, const c10::Argument& b) {
+        return a.name() == b.name() && *a.real_type() == *b.real_type();
+      });
+  return same && inplace->schema().returns().size() == 1 ? inplace : std::nullopt;
+}
+
+class Assembler {
+ public:
+  Assembler(const ir::Graph& graph, const CompileContext& context) : context_(context) {
+    program_.input_count = graph.inputs().size();
+    std::vector<Source> inputs;
+    for (size_t i = 0; i < graph.inputs().size(); ++i) {
+      inputs.push_back({Source::Kind::Input, false, static_cast<int32_t>(i)});
+    }
+    program_.outputs = lay_out(graph, inputs);
+    for (const ir::Output& output : graph.outputs()) {
+      if (output.value == ir::kNoValue || graph.value(output.value).tensor_type() != nullptr)
+        continue;
+      TANDEM_UNSUPPORTED("lower", "backend \"eager\" returns tensors only, ",
+                         ir::to_string(output.role),
+                         " is a number\n  remedy: return it as a tensor of no dimensions");
+    }
+  }
+
+  Program finish() && {
+    mark_last_uses();
+    for (size_t i = 0; i < program_.input_count; ++i) {
+      if (releasable(i) && !input_read_[i])
+        program_.unread_inputs.push_back(static_cast<int32_t>(i));
+    }
+    return std::move(program_);
+  }
+
+ private:
+  /// Appends the nodes of a graph; answers where its outputs are.
+  std::vector<Source> lay_out(const ir::Graph& graph, const std::vector<Source>& inputs) {
+    std::vector<Source> where(graph.value_limit());
+    for (size_t i = 0; i < inputs.size(); ++i)
+      where[static_cast<size_t>(graph.inputs()[i])] = inputs[i];
+    auto source_of = [&](ir::ValueId id) {
+      return id == ir::kNoValue ? Source{} : where[static_cast<size_t>(id)];
+    };
+
+    graph.for_each_node([&](const ir::Node& node) {
+      std::vector<Source> results;
+      switch (node.kind()) {
+        case ir::NodeKind::Constant:
+          results = {constant(node.constant())};
+          break;
+        case ir::NodeKind::Region: {
+          std::vector<Source> arguments;
+          for (const ir::Operand& operand : node.operands()) {
+            const auto* id = operand.get_if<ir::ValueId>();
+            TANDEM_CHECK(id != nullptr, "lower", "an operand of region ", node.label(),
+                         " is no value");
+            arguments.push_back(source_of(*id));
+          }
+          results = lay_out(node.region(), arguments);
+          break;
+        }
+        case ir::NodeKind::Op:
+          results = add_instruction(graph, node, source_of);
+          break;
+      }
+      for (size_t i = 0; i < node.results().size(); ++i) {
+        if (node.results()[i] != ir::kNoValue)
+          where[static_cast<size_t>(node.results()[i])] = results[i];
+      }
+    });
+
+    std::vector<Source> outputs;
+    for (const ir::Output& output : graph.outputs()) outputs.push_back(source_of(output.value));
+    return outputs;
+  }
+
+  template <class SourceOf>
+  std::vector<Source> add_instruction(const ir::Graph& graph, const ir::Node& node,
+                                      const SourceOf& source_of) {
+    Instruction instruction{.op = node.op()};
+    const auto& schema = node.op().schema();
+    for (size_t i = 0; i < node.operands().size(); ++i) {
+      instruction.arguments.push_back(
+          argument(graph, node.operands()[i], schema.arguments()[i].real_type(), source_of));
+    }
+    instruction.shape = node.result_shape();
+    std::vector<Source> results;
+    for (ir::ValueId id : node.results()) {
+      // Nobody reads it: the result is dropped as soon as the call is over.
+      const bool dropped = id == ir::kNoValue || !graph.value(id).has_users();
+      instruction.results.push_back(dropped ? kDropped
+                                            : static_cast<int32_t>(program_.slot_count++));
+      results.push_back(dropped ? Source{}
+                                : Source{Source::Kind::Slot, false, instruction.results.back()});
+    }
+    if (can_reuse_operand(graph, node)) instruction.inplace = matching_inplace(node.op());
+    program_.stack_size = std::max(program_.stack_size, instruction.arguments.size() + 1);
+    program_.instructions.push_back(std::move(instruction));
+    return results;
+  }
+
+  template <class SourceOf>
+  Argument argument(const ir::Graph& graph, const ir::Operand& operand,
+                    const c10::TypePtr& schema_type, const SourceOf& source_of) {
+    if (const auto* id = operand.get_if<ir::ValueId>(); id != nullptr && *id != ir::kNoValue) {
+      return {Argument::Kind::Single, {source_of(*id)}};
+    }
+    if (const auto* ids = operand.get_if<ir::Operand::Values>()) {
+      const auto* list = schema_type->castRaw<c10::ListType>();
+      TANDEM_CHECK(list != nullptr, "lower", "a list of values for an argument of type ",
+                   schema_type->str());
+      const bool optional = list->getElementType()->kind() == c10::TypeKind::OptionalType;
+      Argument argument{optional ? Argument::Kind::OptionalTensors : Argument::Kind::Tensors, {}};
+      for (ir::ValueId id : *ids) argument.sources.push_back(source_of(id));
+      return argument;
+    }
+    c10::IValue value =
+        ir::to_ivalue(graph, operand, schema_type, [](ir::ValueId) { return at::Tensor(); });
+    return {Argument::Kind::Single, {constant(std::move(value))}};
+  }
+
+  Source constant(c10::IValue value) {
+    program_.constants.push_back(std::move(value));
+    return {Source::Kind::Constant, false, static_cast<int32_t>(program_.constants.size() - 1)};
+  }
+
+  /// What the types can tell: the rest, whether anybody else sees the memory, shows at run time.
+  static bool can_reuse_operand(const ir::Graph& graph, const ir::Node& node) {
+    const ops::OpInfo& info = ops::info(node.op());
+    if (info.fusion != ops::FusionKind::Pointwise || info.is_view || !info.mergeable())
+      return false;
+    if (node.results().size() != 1 || node.results()[0] == ir::kNoValue || node.operands().empty())
+      return false;
+    const auto* first = node.operands()[0].get_if<ir::ValueId>();
+    if (first == nullptr || *first == ir::kNoValue) return false;
+    const ir::Value& overwritten = graph.value(*first);
+    if (overwritten.is_input() || !(overwritten.type() == graph.value(node.results()[0]).type()))
+      return false;
+    if (overwritten.tensor_type() == nullptr || overwritten.tensor_type()->layout != c10::kStrided)
+      return false;
+    // A view of dead memory could be overwritten, but would keep all of that memory alive as a
+    // result.
+    const ir::Node& producer = graph.node(overwritten.producer());
+    if (producer.kind() != ir::NodeKind::Op || ops::info(producer.op()).is_view) return false;
+    int64_t mentions = 0;
+    for (const ir::Operand& operand : node.operands()) {
+      operand.for_each_value([&](ir::ValueId id) { mentions += id == *first ? 1 : 0; });
+    }
+    return mentions == 1;
+  }
+
+  bool releasable(size_t input) const {
+    return !context_.releasable_inputs.empty() && context_.releasable_inputs[input];
+  }
+
+  void mark(Source& source, std::vector<bool>& slot_read) {
+    const auto at = static_cast<size_t>(source.index);
+    if (source.kind == Source::Kind::Slot) {
+      source.last_use = !slot_read[at];
+      slot_read[at] = true;
+    } else if (source.kind == Source::Kind::Input) {
+      source.last_use = releasable(at) && !input_read_[at];
+      input_read_[at] = true;
+    }
+  }
+
+  // Backwards, so that the first mention met is the last use; the same within one call, whose
+  // operands are pushed from left to right.
+  void mark_last_uses() {
+    std::vector<bool> slot_read(program_.slot_count, false);
+    input_read_.assign(program_.input_count, false);
+    for (auto output = program_.outputs.rbegin(); output != program_.outputs.rend(); ++output) {
+      mark(*output, slot_read);
+    }
+    for (auto call = program_.instructions.rbegin(); call != program_.instructions.rend(); ++call) {
+      for (auto argument = call->arguments.rbegin(); argument != call->arguments.rend();
+           ++argument) {
+        for (auto source = argument->sources.rbegin(); source != argument->sources.rend();
+             ++source) {
+          mark(*source, slot_read);
+        }
+      }
+      if (call->inplace.has_value()) {
+        const Source& first = call->arguments[0].sources[0];
+        if (first.kind != Source::Kind::Slot || !first.last_use) call->inplace.reset();
+      }
+      // A region may use less of a value than the graph around it says.
+      for (int32_t& result : call->results) {
+        if (result != kDropped && !slot_read[static_cast<size_t>(result)]) result = kDropped;
+      }
+    }
+  }
+
+  const CompileContext& context_;
+  Program program_;
+  std::vector<bool> input_read_;
+};
+
+}  // namespace
+
+Program assemble(const ir::Graph& graph, const CompileContext& context) {
+  return Assembler(graph, context).finish();
+}
+
+}  // namespace tandem::backends::eager

@@ -1,0 +1,170 @@
+#include "backends/eager/eager_backend.h"
+
+#include "backends/eager/program.h"
+#include "base/error.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/List.h>
+#include <ATen/core/stack.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tandem::backends::eager {
+
+bool may_overwrite(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.use_count() != 1 || !tensor.has_storage()) return false;
+  constexpr c10::DispatchKeySet kLazyBits(
+      {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor});
+  if (tensor.key_set().has_any(kLazyBits)) return false;
+  const c10::Storage& storage = tensor.storage();
+  // Memory that libtorch did not allocate is not resizable: it may belong to the user.
+  return storage.use_count() == 1 && storage.unsafeGetStorageImpl()->resizable();
+}
+
+namespace {
+
+/// The values of one run.
+class Frame {
+ public:
+  Frame(const Program& program, std::span<at::Tensor> inputs)
+      : program_(program), inputs_(inputs), slots_(program.slot_count) {
+    stack_.reserve(program.stack_size);
+  }
+
+  std::vector<at::Tensor> run() {
+    for (int32_t input : program_.unread_inputs) inputs_[static_cast<size_t>(input)].reset();
+    for (const Instruction& instruction : program_.instructions) execute(instruction);
+    std::vector<at::Tensor> outputs;
+    outputs.reserve(program_.outputs.size());
+    for (const Source& source : program_.outputs) outputs.push_back(take(source).toTensor());
+    return outputs;
+  }
+
+ private:
+  c10::IValue take(const Source& source) {
+    const auto at = static_cast<size_t>(source.index);
+    switch (source.kind) {
+      case Source::Kind::Constant:
+        return program_.constants[at];
+      case Source::Kind::Slot:
+        return source.last_use ? std::move(slots_[at]) : slots_[at];
+      case Source::Kind::Input:
+        return source.last_use ? c10::IValue(std::move(inputs_[at])) : c10::IValue(inputs_[at]);
+      case Source::Kind::Undefined:
+        break;
+    }
+    return c10::IValue(at::Tensor());
+  }
+
+  void push(const Argument& argument) {
+    switch (argument.kind) {
+      case Argument::Kind::Single:
+        stack_.push_back(take(argument.sources[0]));
+        return;
+      case Argument::Kind::Tensors: {
+        c10::List<at::Tensor> list;
+        list.reserve(argument.sources.size());
+        for (const Source& source : argument.sources) list.push_back(take(source).toTensor());
+        stack_.emplace_back(std::move(list));
+        return;
+      }
+      case Argument::Kind::OptionalTensors: {
+        c10::List<std::optional<at::Tensor>> list;
+        list.reserve(argument.sources.size());
+        for (const Source& source : argument.sources) {
+          at::Tensor tensor = take(source).toTensor();
+          list.push_back(tensor.defined() ? std::make_optional(std::move(tensor)) : std::nullopt);
+        }
+        stack_.emplace_back(std::move(list));
+        return;
+      }
+    }
+  }
+
+  void execute(const Instruction& instruction) {
+    for (const Argument& argument : instruction.arguments) push(argument);
+    // Asked when all operands are on the stack: a view of operand 0 among them counts as a second
+    // owner.
+    const bool overwrite =
+        instruction.inplace.has_value() && may_overwrite(stack_.front().toTensor());
+    (overwrite ? *instruction.inplace : instruction.op).callBoxed(stack_);
+    pop_results(instruction);
+  }
+
+  void pop_results(const Instruction& instruction) {
+    // A write may be recorded without its result, which is an argument.
+    if (instruction.results.empty()) {
+      stack_.clear();
+      return;
+    }
+    TANDEM_CHECK(stack_.size() == instruction.shape.size(), "lower", "an op returned ",
+                 stack_.size(), " results, the graph has ", instruction.shape.size());
+    size_t next = 0;
+    for (size_t i = 0; i < stack_.size(); ++i) {
+      if (instruction.shape[i] == ir::kSingle) {
+        store(instruction.results[next++], std::move(stack_[i]));
+        continue;
+      }
+      c10::List<at::Tensor> list = std::move(stack_[i]).toTensorList();
+      TANDEM_CHECK(static_cast<int64_t>(list.size()) == instruction.shape[i], "lower",
+                   "an op returned a list of ", list.size(), " tensors, the graph has ",
+                   instruction.shape[i]);
+      for (size_t j = 0; j < list.size(); ++j) store(instruction.results[next++], list.extract(j));
+    }
+    stack_.clear();
+  }
+
+  void store(int32_t slot, c10::IValue value) {
+    if (slot != kDropped) slots_[static_cast<size_t>(slot)] = std::move(value);
+  }
+
+  const Program& program_;
+  std::span<at::Tensor> inputs_;
+  std::vector<c10::IValue> slots_;
+  torch::jit::Stack stack_;
+};
+
+class EagerExecutable final : public Executable {
+ public:
+  explicit EagerExecutable(Program program) : program_(std::move(program)) {}
+
+  std::vector<at::Tensor> run(std::span<at::Tensor> inputs) override {
+    TANDEM_REQUIRE(inputs.size() == program_.input_count, "call", "the graph takes ",
+                   program_.input_count, " inputs, got ", inputs.size(),
+                   "\n  remedy: pass one tensor per input, undefined ones too");
+    // The graph was recorded below autograd, version counting and autocast, and runs there.
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    c10::impl::ExcludeDispatchKeyGuard below_autocast(c10::autocast_dispatch_keyset);
+    return Frame(program_, inputs).run();
+  }
+
+ private:
+  Program program_;
+};
+
+class EagerBackend final : public Backend {
+ public:
+  std::string name() const override { return "eager"; }
+
+  std::unique_ptr<Executable> compile(const ir::Graph& graph,
+                                      const CompileContext& context) override {
+    const size_t inputs = graph.inputs().size();
+    TANDEM_REQUIRE(context.releasable_inputs.empty() || context.releasable_inputs.size() == inputs,
+                   "lower", "graph ", graph.name(), " has ", inputs, " inputs, got ",
+                   context.releasable_inputs.size(),
+                   " flags\n  remedy: leave releasable_inputs empty, or give one flag per input");
+    ir::verify(graph, "lower");
+    return std::make_unique<EagerExecutable>(assemble(graph, context));
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<Backend> make_backend() { return std::make_shared<EagerBackend>(); }
+
+}  // namespace tandem::backends::eager

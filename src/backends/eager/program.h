@@ -1,0 +1,61 @@
+#pragma once
+
+#include "tandem/backend.h"
+#include "tandem/ir/graph.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace tandem::backends::eager {
+
+/// Where an operand or output comes from, decided at compile time.
+struct Source {
+  enum class Kind : uint8_t { Constant, Slot, Input, Undefined };
+  Kind kind = Kind::Undefined;
+  bool last_use = false;  // the handle moves on; an input moves only if the caller gave it away
+  int32_t index = 0;      // into the constants, the frame or the inputs
+};
+
+/// One argument of a call.
+struct Argument {
+  enum class Kind : uint8_t { Single, Tensors, OptionalTensors };
+  Kind kind = Kind::Single;
+  std::vector<Source> sources{};  // one of a Single
+};
+
+/// One call of an operator with everything ready that does not depend on the data.
+struct Instruction {
+  c10::OperatorHandle op;
+  /// Writes the result over operand 0: same bits, one allocation less. Used when `may_overwrite`
+  /// allows it.
+  std::optional<c10::OperatorHandle> inplace{};
+  std::vector<Argument> arguments{};
+  ir::ResultShape shape{};         // per return of the schema: kSingle or the length of a list
+  std::vector<int32_t> results{};  // flat: slot, or kDropped if nobody reads it
+};
+inline constexpr int32_t kDropped = -1;
+
+/// A graph made ready to be interpreted. Immutable after `assemble`; a run keeps its state in a
+/// frame.
+struct Program {
+  std::vector<c10::IValue> constants{};
+  std::vector<Instruction> instructions{};
+  std::vector<Source> outputs{};
+  std::vector<int32_t> unread_inputs{};  // the caller gave them away and nobody reads them
+  size_t input_count = 0;
+  size_t slot_count = 0;
+  size_t stack_size = 0;  // enough for the operands of any call
+};
+
+/// Regions are laid out in place; sizes must be constant.
+Program assemble(const ir::Graph& graph, const CompileContext& context);
+
+/// Whether a tensor is an intermediate that nobody else can see: one handle, storage of its own.
+bool may_overwrite(const at::Tensor& tensor);
+
+}  // namespace tandem::backends::eager

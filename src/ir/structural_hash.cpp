@@ -1,0 +1,130 @@
+#include "tandem/ir/graph.h"
+
+#include "ir/tensor_data.h"
+#include "shapes/stable_hash.h"
+
+#include <unordered_map>
+
+namespace tandem::ir {
+namespace {
+
+using shapes::StableHash;
+
+class Hasher {
+ public:
+  explicit Hasher(const Graph& graph) : graph_(graph), numbers_(graph.value_limit(), 0) {}
+
+  uint64_t run() {
+    hash_.add(graph_.symbols().size());
+    for (const Symbol& symbol : graph_.symbols()) this->symbol(symbol);
+    hash_.add(graph_.inputs().size());
+    for (ValueId input : graph_.inputs()) {
+      descriptor(graph_.input_role(input));
+      define(input);
+    }
+    hash_.add(graph_.node_count());
+    graph_.for_each_node([&](const Node& node) { this->node(node); });
+    hash_.add(graph_.outputs().size());
+    for (const Output& output : graph_.outputs()) {
+      descriptor(output.role);
+      value(output.value);
+    }
+    return hash_.value();
+  }
+
+ private:
+  void symbol(const Symbol& symbol) {
+    hash_.add(symbol.name);
+    number(symbol.min);
+    hash_.add(symbol.max.has_value());
+    number(symbol.max.value_or(0));
+    hash_.add(symbol.hint.has_value());
+    number(symbol.hint.value_or(0));
+  }
+
+  void descriptor(const Descriptor& descriptor) {
+    hash_.add(static_cast<uint64_t>(descriptor.role));
+    number(descriptor.index);
+    hash_.add(descriptor.name);
+  }
+
+  void node(const Node& node) {
+    hash_.add(static_cast<uint64_t>(node.kind())).add(static_cast<uint64_t>(node.phase()));
+    switch (node.kind()) {
+      case NodeKind::Op:
+        hash_.add(node.op().operator_name().name).add(node.op().operator_name().overload_name);
+        break;
+      case NodeKind::Constant: constant(node.constant()); break;
+      case NodeKind::Region: hash_.add(node.label()).add(Hasher(node.region()).run()); break;
+    }
+    hash_.add(node.operands().size());
+    for (const Operand& operand : node.operands()) {
+      hash_.add(operand.data.index());
+      std::visit([&](const auto& data) { this->data(data); }, operand.data);
+    }
+    hash_.add(node.result_shape().size());
+    for (int64_t length : node.result_shape()) number(length);
+    for (ValueId result : node.results()) {
+      if (result == kNoValue) {
+        value(result);
+      } else {
+        define(result);
+      }
+    }
+  }
+
+  void constant(const at::Tensor& tensor) {
+    hash_.add(tensor.unsafeGetTensorImpl()->is_wrapped_number());
+    std::vector<std::byte> bytes = constant_bytes(tensor);
+    hash_.add(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  }
+
+  /// Values are numbered as they are defined, so that neither ids nor names count.
+  void define(ValueId id) {
+    numbers_[static_cast<size_t>(id)] = ++defined_;
+    const Type& type = graph_.value(id).type();
+    hash_.add(static_cast<uint64_t>(type.kind));
+    if (!type.tensor) return;
+    auto [entry, added] = types_.try_emplace(type.tensor.get(), 0);
+    if (added) entry->second = type.tensor->hash();
+    hash_.add(entry->second);
+  }
+
+  void value(ValueId id) { hash_.add(id == kNoValue ? 0 : numbers_[static_cast<size_t>(id)]); }
+  void number(int64_t number) { hash_.add(static_cast<uint64_t>(number)); }
+
+  void data(Operand::None) {}
+  void data(ValueId id) { value(id); }
+  void data(bool flag) { hash_.add(flag); }
+  void data(const Size& size) { hash_.add(size.hash()); }
+  void data(double number) { hash_.add_double(number); }
+  void data(const std::complex<double>& number) {
+    hash_.add_double(number.real()).add_double(number.imag());
+  }
+  void data(const std::string& text) { hash_.add(text); }
+  void data(c10::ScalarType dtype) { number(static_cast<int64_t>(dtype)); }
+  void data(c10::Layout layout) { number(static_cast<int64_t>(layout)); }
+  void data(c10::MemoryFormat format) { number(static_cast<int64_t>(format)); }
+  void data(const c10::Device& device) {
+    number(static_cast<int64_t>(device.type()));
+    number(device.index());
+  }
+  void data(GeneratorRef generator) { number(generator.index); }
+  template <class T>
+  void data(const std::vector<T>& list) {
+    hash_.add(list.size());
+    for (const T& element : list) data(element);
+  }
+
+  const Graph& graph_;
+  StableHash hash_;
+  std::vector<uint64_t> numbers_;
+  uint64_t defined_ = 0;
+  std::unordered_map<const TensorType*, uint64_t> types_;  // addresses as keys only
+};
+
+}  // namespace
+
+uint64_t structural_hash(const Graph& graph) { return Hasher(graph).run(); }
+
+}  // namespace tandem::ir

@@ -1,0 +1,60 @@
+#include "joint/gradients.h"
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+
+#include "tandem/error.h"
+
+namespace tandem::joint {
+namespace {
+
+namespace autograd = torch::autograd;
+
+std::vector<at::Tensor> run_engine(const Differentiation& task) {
+  // The graph is kept: a retry after an error walks it again.
+  return autograd::Engine::get_default_engine().execute(task.roots, task.tangents, /*keep_graph=*/true,
+                                                        /*create_graph=*/false,
+                                                        /*accumulate_grad=*/false, task.wanted);
+}
+
+}  // namespace
+
+bool wants_gradient(const tracing::StandIn& stand_in) {
+  return stand_in.requires_grad && stand_in.duplicate_of < 0 && stand_in.edge.is_valid();
+}
+
+Gradients differentiate(tracing::Recording& recording, const Differentiation& task) {
+  Gradients gradients;
+  gradients.values.resize(task.wanted.size());
+  gradients.raises.resize(task.roots.size());
+  if (task.roots.empty() || task.wanted.empty()) return gradients;
+
+  const ir::NodeId mark = recording.graph().last_node();
+  try {
+    gradients.values = run_engine(task);
+    return gradients;
+  } catch (const Error&) {
+    throw;  // our own refusals are not eager's
+  } catch (const c10::Error&) {
+    recording.rewind(mark);
+  }
+  Differentiation good{.wanted = task.wanted};
+  for (size_t i = 0; i < task.roots.size(); ++i) {
+    Differentiation alone{{task.roots[i]}, {task.tangents[i]}, task.wanted};
+    try {
+      run_engine(alone);
+      good.roots.push_back(task.roots[i]);
+      good.tangents.push_back(task.tangents[i]);
+    } catch (const Error&) {
+      throw;
+    } catch (const c10::Error& error) {
+      gradients.raises[i] = error.what_without_backtrace();
+    }
+    recording.rewind(mark);
+  }
+  if (!good.roots.empty()) gradients.values = run_engine(good);
+  return gradients;
+}
+
+}  // namespace tandem::joint

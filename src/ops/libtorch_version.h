@@ -1,0 +1,38 @@
+#pragma once
+
+#include <c10/core/DispatchKeySet.h>
+#include <c10/util/intrusive_ptr.h>
+#include <torch/version.h>
+
+#include <memory>
+#include <utility>
+
+/// Everything that differs between the supported libtorch versions (2.11 to 2.13), and the dispatch keys that
+/// libtorch leaves to other projects. No other file tests a version.
+
+namespace torch::autograd {
+struct Node;
+void deleteNode(Node* node);
+}  // namespace torch::autograd
+
+namespace tandem::libtorch {
+
+/// Below autograd and functionalization, above the kernels: recording happens here.
+inline constexpr c10::DispatchKey kRecordKey = c10::DispatchKey::Fake;
+/// Above autograd: closed-over tensors are swapped for their stand-ins here.
+inline constexpr c10::DispatchKey kLiftKey = c10::DispatchKey::DeferredInit;
+
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR <= 11
+/// Autograd nodes are held by shared_ptr up to 2.11, by intrusive_ptr from 2.13 on.
+template <class T, class... Args>
+std::shared_ptr<T> make_node(Args&&... args) {
+  return std::shared_ptr<T>(new T(std::forward<Args>(args)...), torch::autograd::deleteNode);
+}
+#else
+template <class T, class... Args>
+c10::intrusive_ptr<T> make_node(Args&&... args) {
+  return c10::make_intrusive<T>(std::forward<Args>(args)...);
+}
+#endif
+
+}  // namespace tandem::libtorch

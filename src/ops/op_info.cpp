@@ -1,0 +1,176 @@
+#include "ops/op_table.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "ops/op_row.h"
+
+namespace tandem::ops {
+namespace {
+
+OpInfo make_info(const c10::OperatorHandle& op) {
+  const c10::FunctionSchema& schema = op.schema();
+  const OpRow* row = find_row(op);
+  const Fact facts = row ? row->facts : Fact::None;
+  OpInfo info;
+
+  for (const c10::Argument& argument : schema.arguments()) {
+    if (argument.alias_info() && argument.alias_info()->isWrite()) info.writes_arguments = true;
+  }
+  for (const c10::Argument& result : schema.returns()) {
+    if (result.alias_info() && !result.alias_info()->isWrite()) info.is_view = true;
+  }
+  info.aliases_undeclared = facts & Fact::HiddenAlias;
+  info.is_view = info.is_view || info.aliases_undeclared;
+  info.hidden_writes = facts & Fact::HiddenWrite;
+  info.has_effect = facts & Fact::Effect;
+  info.random = op.hasTag(at::Tag::nondeterministic_seeded);
+  if (row && !row->draw_switch.empty()) {
+    info.draw_switch = schema.argumentIndexWithName(std::string(row->draw_switch)).value_or(-1);
+  }
+  info.data_dependent_shape =
+      (op.hasTag(at::Tag::dynamic_output_shape) && !(facts & Fact::StaticSize)) ||
+      (facts & Fact::DynamicSize);
+  info.reads_data = op.hasTag(at::Tag::data_dependent_output) || (facts & Fact::ReadsData);
+  info.has_rule = row && row->rule;
+
+  bool pointwise = op.hasTag(at::Tag::pointwise) && !(facts & Fact::NotPointwise);
+  if (info.is_view) {
+    info.cost = CostClass::Free;
+    info.fusion = FusionKind::View;
+  } else if (pointwise) {
+    info.cost = CostClass::Pointwise;
+    info.fusion = FusionKind::Pointwise;
+  }
+  if (row && row->cost) info.cost = *row->cost;
+  if (row && row->fusion) info.fusion = *row->fusion;
+  return info;
+}
+
+/// Values by overload, made on first use. Readers share a lock; addresses stay.
+template <class T>
+class PerOverload {
+ public:
+  template <class Make>
+  const T& get(const c10::OperatorHandle& op, Make&& make) {
+    const void* key = &op.schema();
+    {
+      std::shared_lock lock(mutex_);
+      if (auto found = values_.find(key); found != values_.end() && found->second->name == op.operator_name()) {
+        return found->second->value;
+      }
+    }
+    auto made = std::make_unique<Named>(Named{op.operator_name(), make(op)});
+    std::unique_lock lock(mutex_);
+    std::unique_ptr<Named>& slot = values_[key];
+    if (!slot || !(slot->name == op.operator_name())) {
+      // The schema of an op that was unregistered may have left its address to another one. What was
+      // handed out for it stays valid.
+      if (slot) retired_.push_back(std::move(slot));
+      slot = std::move(made);
+    }
+    return slot->value;
+  }
+
+ private:
+  struct Named {
+    c10::OperatorName name;
+    T value;
+  };
+  std::shared_mutex mutex_;
+  std::unordered_map<const void*, std::unique_ptr<Named>> values_;
+  std::vector<std::unique_ptr<Named>> retired_;
+};
+
+bool same_arguments(const c10::FunctionSchema& a, const c10::FunctionSchema& b) {
+  if (a.arguments().size() != b.arguments().size()) return false;
+  for (size_t i = 0; i < a.arguments().size(); ++i) {
+    if (a.arguments()[i].name() != b.arguments()[i].name() ||
+        *a.arguments()[i].type() != *b.arguments()[i].type()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// Writes argument 0, nothing else, and returns it.
+bool writes_self_only(const c10::FunctionSchema& schema) {
+  if (schema.arguments().empty() || schema.returns().size() != 1) return false;
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const c10::AliasInfo* alias = schema.arguments()[i].alias_info();
+    if ((alias && alias->isWrite()) != (i == 0)) return false;
+  }
+  const c10::AliasInfo* result = schema.returns()[0].alias_info();
+  return result && result->isWrite();
+}
+
+std::optional<c10::OperatorHandle> find_inplace(const c10::OperatorHandle& op) {
+  const c10::OperatorName& name = op.operator_name();
+  if (info(op).writes_arguments) return std::nullopt;
+  auto found = c10::Dispatcher::singleton().findSchema({name.name + "_", name.overload_name});
+  if (!found || !same_arguments(op.schema(), found->schema()) || !writes_self_only(found->schema())) {
+    return std::nullopt;
+  }
+  return found;
+}
+
+}  // namespace
+
+const OpRow* find_row(const c10::OperatorHandle& op) {
+  static const auto* const rows = [] {
+    auto* map = new std::unordered_map<std::string_view, const OpRow*>;
+    for (const OpRow& row : op_rows()) map->emplace(row.op, &row);
+    return map;
+  }();
+  constexpr std::string_view kNamespace = "aten::";
+  const c10::OperatorName& name = op.operator_name();
+  if (!name.name.starts_with(kNamespace)) return nullptr;
+  std::string key = name.name.substr(kNamespace.size());
+  if (!name.overload_name.empty()) key += "." + name.overload_name;
+  auto found = rows->find(key);
+  return found == rows->end() ? nullptr : found->second;
+}
+
+const OpInfo& info(const c10::OperatorHandle& op) {
+  static auto* const infos = new PerOverload<OpInfo>;
+  // Passes ask for the same few ops again and again: a small table per thread spares them the lock.
+  struct Slot {
+    const void* schema = nullptr;
+    std::string name, overload;
+    const OpInfo* info = nullptr;
+  };
+  static thread_local std::array<Slot, 256> recent;
+  const void* schema = &op.schema();
+  const c10::OperatorName& name = op.operator_name();
+  Slot& slot = recent[(reinterpret_cast<uintptr_t>(schema) >> 6) % recent.size()];
+  if (slot.schema != schema || slot.name != name.name || slot.overload != name.overload_name) {
+    slot = {schema, name.name, name.overload_name, &infos->get(op, make_info)};
+  }
+  return *slot.info;
+}
+
+bool draws(const c10::OperatorHandle& op, std::span<const c10::IValue> args) {
+  const OpInfo& facts = info(op);
+  if (!facts.random || facts.draw_switch < 0) return facts.random;
+  const c10::IValue& value = args[static_cast<size_t>(facts.draw_switch)];
+  if (value.isBool()) return value.toBool();
+  if (value.isDouble()) return value.toDouble() != 0;
+  return true;
+}
+
+MetadataRule metadata_rule(const c10::OperatorHandle& op) {
+  const OpRow* row = find_row(op);
+  return row ? row->rule : nullptr;
+}
+
+std::optional<c10::OperatorHandle> inplace_overload(const c10::OperatorHandle& op) {
+  static auto* const overloads = new PerOverload<std::optional<c10::OperatorHandle>>;
+  return overloads->get(op, find_inplace);
+}
+
+}  // namespace tandem::ops

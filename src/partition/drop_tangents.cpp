@@ -1,0 +1,210 @@
+#include "partition/drop_tangents.h"
+
+#include "base/error.h"
+#include "passes/remove_dead_nodes.h"
+#include "tandem/ir/type.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+namespace tandem::partition {
+namespace {
+
+/// How a value depends on the tangents.
+enum class Dependence : uint8_t {
+  None,     // on no tangent at all
+  Defined,  // on a defined tangent, perhaps among others
+  Silent,   // on undefined ones only, but through metadata or a comparison: not zero, still no
+            // gradient
+  Zero,     // on undefined ones only, linearly
+};
+
+// Factories look at the metadata of their operand only; zeros of a zero are zero either way.
+bool ignores_data(const ir::Node& node) {
+  if (node.kind() != ir::NodeKind::Op) return false;
+  std::string_view name = node.op().operator_name().name;
+  if (size_t colons = name.find("::"); colons != std::string_view::npos)
+    name.remove_prefix(colons + 2);
+  if (name == "zeros_like" || name == "new_zeros") return false;
+  return name.ends_with("_like") || name.starts_with("new_");
+}
+
+bool is_floating(const ir::Value& value) {
+  if (value.tensor_type() == nullptr) return false;
+  return c10::isFloatingType(value.tensor_type()->dtype) ||
+         c10::isComplexType(value.tensor_type()->dtype);
+}
+
+c10::OperatorHandle find(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
+}
+
+bool is_add(const ir::Node& node) {
+  if (node.kind() != ir::NodeKind::Op) return false;
+  const c10::OperatorName& name = node.op().operator_name();
+  return name.name == "aten::add" && name.overload_name == "Tensor";
+}
+
+class Specialiser {
+ public:
+  Specialiser(ir::Graph graph, const std::vector<bool>& defined)
+      : graph_(std::move(graph)), dependence_(graph_.value_limit(), Dependence::None) {
+    for (ir::ValueId input : graph_.inputs()) {
+      const ir::Descriptor& role = graph_.input_role(input);
+      if (role.role != ir::Role::Tangent) continue;
+      TANDEM_CHECK(role.index >= 0 && role.index < static_cast<int64_t>(defined.size()),
+                   "partition", "tangent ", role.index, " of the backward has no flag among ",
+                   defined.size());
+      set(input, defined[static_cast<size_t>(role.index)] ? Dependence::Defined : Dependence::Zero);
+    }
+  }
+
+  ir::Graph run() && {
+    graph_.for_each_node([&](ir::Node& node) { spread(node); });
+    graph_.for_each_node([&](ir::Node& node) { drop_from_sum(node); });
+    drop_gradients();
+    graph_.for_each_node([&](ir::Node& node) {
+      if (!is_zero(node)) write_out_zeros(node);
+    });
+    passes::remove_dead_nodes(graph_);
+    // Nodes that compute zeros are gone now, but for draws and effects, which must still happen.
+    zeros_.clear();
+    graph_.for_each_node([&](ir::Node& node) { write_out_zeros(node); });
+    passes::remove_dead_nodes(graph_);
+    ir::verify(graph_, "partition");
+    return std::move(graph_);
+  }
+
+ private:
+  Dependence of(ir::ValueId id) const {
+    const auto at = static_cast<size_t>(id);
+    return at < dependence_.size() ? dependence_[at] : Dependence::None;
+  }
+  void set(ir::ValueId id, Dependence dependence) {
+    dependence_[static_cast<size_t>(id)] = dependence;
+  }
+
+  void spread(const ir::Node& node) {
+    bool any_defined = false, any_silent = false, any_zero = false;
+    for (const ir::Operand& operand : node.operands()) {
+      operand.for_each_value([&](ir::ValueId id) {
+        any_defined = any_defined || of(id) == Dependence::Defined;
+        any_silent = any_silent || of(id) == Dependence::Silent;
+        any_zero = any_zero || of(id) == Dependence::Zero;
+      });
+    }
+    for (ir::ValueId id : node.results()) {
+      if (id == ir::kNoValue) continue;
+      if (any_defined) {
+        set(id, Dependence::Defined);
+      } else if (any_silent || any_zero) {
+        const bool zero = !any_silent && !ignores_data(node) && is_floating(graph_.value(id));
+        set(id, zero ? Dependence::Zero : Dependence::Silent);
+      }
+    }
+  }
+
+  bool is_zero(const ir::Node& node) const {
+    return std::ranges::all_of(node.results(), [&](ir::ValueId id) {
+      return id == ir::kNoValue || of(id) == Dependence::Zero;
+    });
+  }
+
+  // Autograd sums the gradients of a value that is used twice; eager's sum has one term less then.
+  void drop_from_sum(ir::Node& node) {
+    if (!is_add(node) || of(node.results()[0]) != Dependence::Defined) return;
+    const auto* alpha = node.operands()[2].get_if<ir::Size>();
+    if (alpha == nullptr || !(*alpha == ir::Size(1))) return;
+    const ir::ValueId left = *node.operands()[0].get_if<ir::ValueId>();
+    const ir::ValueId right = *node.operands()[1].get_if<ir::ValueId>();
+    if (of(left) != Dependence::Zero && of(right) != Dependence::Zero) return;
+    const ir::ValueId rest = of(left) == Dependence::Zero ? right : left;
+    if (!(graph_.value(rest).type() == graph_.value(node.results()[0]).type())) return;
+    graph_.replace_all_uses(node.results()[0], rest);
+    graph_.erase(node);
+  }
+
+  void drop_gradients() {
+    for (size_t i = 0; i < graph_.outputs().size(); ++i) {
+      const ir::Output& output = graph_.outputs()[i];
+      if (output.role.role != ir::Role::Grad || output.value == ir::kNoValue) continue;
+      const Dependence dependence = of(output.value);
+      if (dependence == Dependence::Zero || dependence == Dependence::Silent) {
+        graph_.set_output(i, ir::kNoValue);
+      }
+    }
+  }
+
+  /// Zeros of the type that a value has, made before the node that reads them.
+  ir::ValueId zeros_like(ir::ValueId id, const ir::Node& reader) {
+    const ir::TypePtr& type = graph_.value(id).tensor_type();
+    for (const auto& [known, zeros] : zeros_) {
+      if (*known == *type) return zeros;
+    }
+    graph_.set_insert_point(reader.id());
+    const ir::ValueId zeros = type->is_contiguous() ? add_zeros(*type) : add_strided_zeros(*type);
+    graph_.set_insert_point(ir::kNoNode);
+    zeros_.emplace_back(type, zeros);
+    return zeros;
+  }
+
+  ir::ValueId add_zeros(const ir::TensorType& type) {
+    return graph_
+        .add_op({.op = find("aten::zeros"),
+                 .operands = {type.sizes, type.dtype, type.layout, type.device, ir::Operand{}},
+                 .results = {ir::Type(type)},
+                 .phase = ir::Phase::Backward})
+        .results()[0];
+  }
+
+  // Any strides, also those of an expanded tensor: as many zeros as the layout spans, seen through
+  // it.
+  ir::ValueId add_strided_zeros(const ir::TensorType& type) {
+    ir::Size span = 1;
+    bool empty = false;
+    for (size_t i = 0; i < type.sizes.size(); ++i) {
+      span = span + (type.sizes[i] - 1) * type.strides[i];
+      empty = empty || type.sizes[i] == ir::Size(0);
+    }
+    const ir::ValueId flat = add_zeros(
+        ir::TensorType::contiguous(type.dtype, {empty ? ir::Size(0) : span}, type.device));
+    return graph_
+        .add_op({.op = find("aten::as_strided"),
+                 .operands = {flat, type.sizes, type.strides, ir::Operand{}},
+                 .results = {ir::Type(type)},
+                 .phase = ir::Phase::Backward})
+        .results()[0];
+  }
+
+  void write_out_zeros(ir::Node& node) {
+    for (size_t i = 0; i < node.operands().size(); ++i) {
+      const ir::Operand& operand = node.operands()[i];
+      if (const auto* id = operand.get_if<ir::ValueId>()) {
+        if (*id != ir::kNoValue && of(*id) == Dependence::Zero)
+          graph_.set_operand(node, i, zeros_like(*id, node));
+      } else if (const auto* ids = operand.get_if<ir::Operand::Values>()) {
+        ir::Operand::Values replaced = *ids;
+        for (ir::ValueId& id : replaced) {
+          if (id != ir::kNoValue && of(id) == Dependence::Zero) id = zeros_like(id, node);
+        }
+        if (replaced != *ids) graph_.set_operand(node, i, std::move(replaced));
+      }
+    }
+  }
+
+  ir::Graph graph_;
+  std::vector<Dependence> dependence_;  // by value of the graph that came in
+  std::vector<std::pair<ir::TypePtr, ir::ValueId>> zeros_;
+};
+
+}  // namespace
+
+ir::Graph drop_tangents(const ir::Graph& backward, const std::vector<bool>& defined) {
+  return Specialiser(backward, defined).run();
+}
+
+}  // namespace tandem::partition

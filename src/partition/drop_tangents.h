@@ -1,0 +1,18 @@
+#pragma once
+
+#include "tandem/ir/graph.h"
+
+#include <vector>
+
+namespace tandem::partition {
+
+/// The backward for calls in which only some tangents are defined, one flag per tangent of the
+/// signature.
+///
+/// The backward is linear in its tangents, so what depends on undefined ones only is zero: it is
+/// dropped from sums, written out as zeros where another op needs it, and a gradient that depends
+/// on no defined tangent becomes `none`, as in eager. Undefined tangents stay inputs that nobody
+/// reads, so no position moves.
+ir::Graph drop_tangents(const ir::Graph& backward, const std::vector<bool>& defined);
+
+}  // namespace tandem::partition

@@ -1,0 +1,45 @@
+#include "passes/remove_dead_nodes.h"
+
+#include "ops/op_table.h"
+#include "tandem/ir/graph.h"
+
+#include <algorithm>
+
+namespace tandem::passes {
+namespace {
+
+bool removable(const ir::Node& node) {
+  switch (node.kind()) {
+    case ir::NodeKind::Op:
+      return ops::info(node.op()).removable();
+    case ir::NodeKind::Constant:
+      return true;
+    case ir::NodeKind::Region: {
+      bool all = true;
+      node.region().for_each_node([&](const ir::Node& inner) { all = all && removable(inner); });
+      return all;
+    }
+  }
+  return false;
+}
+
+bool is_read(const ir::Graph& graph, const ir::Node& node) {
+  return std::ranges::any_of(node.results(), [&](ir::ValueId id) {
+    return id != ir::kNoValue && graph.value(id).has_users();
+  });
+}
+
+}  // namespace
+
+PassResult remove_dead_nodes(ir::Graph& graph) {
+  PassResult result;
+  // Readers come after producers, so walking backwards frees a whole chain in one visit.
+  graph.for_each_node_reversed([&](ir::Node& node) {
+    if (is_read(graph, node) || !removable(node)) return;
+    graph.erase(node);
+    ++result.changes;
+  });
+  return result;
+}
+
+}  // namespace tandem::passes

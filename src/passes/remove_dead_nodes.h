@@ -1,0 +1,13 @@
+#pragma once
+
+#include "tandem/pass.h"
+
+namespace tandem::passes {
+
+/// Erases every node whose results nobody reads and whose op has no effect.
+///
+/// Expects a functional graph: in a mutating one, "nobody reads the result" does not mean dead.
+/// Keeps the outputs, their order, and every effect (random draws, writes, host calls).
+PassResult remove_dead_nodes(ir::Graph& graph);
+
+}  // namespace tandem::passes

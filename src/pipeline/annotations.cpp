@@ -1,0 +1,43 @@
+#include "tandem/annotations.h"
+
+#include "base/error.h"
+#include "tandem/checkpoint.h"
+#include "tracing/trace.h"
+
+#include <string>
+
+namespace tandem {
+
+void mark_dynamic(const at::Tensor&, int64_t dim, DynamicRange) {
+  TANDEM_UNSUPPORTED("options", "mark_dynamic of dimension ", dim, " is not built yet",
+                     "\n  instead: every set of sizes gets an entry of its own");
+}
+
+void mark_static(const at::Tensor&, int64_t dim) {
+  TANDEM_UNSUPPORTED("options", "mark_static of dimension ", dim, " is not built yet",
+                     "\n  instead: leave it out; every size is static");
+}
+
+void mark_effectful(const std::string& name) {
+  TANDEM_UNSUPPORTED(
+      "options", "mark_effectful of ", name, " is not built yet",
+      "\n  instead: ops that write an argument or draw random numbers are kept in order");
+}
+
+void set_metadata_rule(const std::string& name, MetadataRule) {
+  TANDEM_UNSUPPORTED("options", "set_metadata_rule of ", name, " is not built yet",
+                     "\n  instead: register a Meta kernel for the op with TORCH_LIBRARY_IMPL");
+}
+
+}  // namespace tandem
+
+namespace tandem::detail {
+
+void require_no_trace(const char* what) {
+  if (!tracing::is_tracing()) return;
+  TANDEM_UNSUPPORTED(
+      "trace", what, " inside a compiled function is not built yet",
+      "\n  instead: call the function itself; the partitioner decides what is saved");
+}
+
+}  // namespace tandem::detail

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "tandem/options.h"
+
+#include <string>
+#include <vector>
+
+namespace tandem::pipeline {
+
+/// The options with every plain field that the environment sets (`TANDEM_BACKEND=eager`) replaced:
+/// it is for deployed binaries, so it beats the code. Also sets the log level from TANDEM_LOG.
+///
+/// A value that cannot be read is a UserError that lists the legal ones. A TANDEM_ name that nobody
+/// knows warns once in this process, with the nearest name. An empty value counts as not set.
+Options apply_environment(Options options);
+
+/// Which known names are set, for `explain()`: `TANDEM_BACKEND=eager, TANDEM_MAX_ENTRIES=4`; else
+/// empty.
+std::string describe_environment();
+
+/// Every name that is understood, sorted.
+std::vector<std::string> environment_names();
+
+}  // namespace tandem::pipeline

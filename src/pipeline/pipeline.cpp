@@ -1,0 +1,87 @@
+#include "pipeline/pipeline.h"
+
+#include <torch/nn/module.h>
+
+#include "base/error.h"
+#include "joint/build_joint.h"
+#include "passes/registry.h"
+#include "signature/read_signature.h"
+#include "tracing/trace.h"
+
+namespace tandem::pipeline {
+namespace {
+
+/// The clean-up in order: no-ops hide duplicates, duplicates leave dead nodes.
+constexpr const char* kJointPasses[] = {"remove-no-ops", "merge-duplicates", "remove-dead-nodes"};
+
+tracing::KnownTensors known_tensors(const Options& options) {
+  tracing::KnownTensors known;
+  for (size_t i = 0; i < options.modules.size(); ++i) {
+    // Several modules may use one path; their position keeps the names apart.
+    const std::string prefix = options.modules.size() > 1 ? std::to_string(i) + "." : "";
+    for (const auto& item : options.modules[i]->named_parameters()) {
+      known.try_emplace(item.value().unsafeGetTensorImpl(), ir::Descriptor::param(prefix + item.key()));
+    }
+    for (const auto& item : options.modules[i]->named_buffers()) {
+      known.try_emplace(item.value().unsafeGetTensorImpl(), ir::Descriptor::buffer(prefix + item.key()));
+    }
+  }
+  return known;
+}
+
+}  // namespace
+
+Captured capture(const detail::FlatFunction& function, const detail::Flat& arguments,
+                 const Options& options, StageLog& log) {
+  const tracing::KnownTensors known = known_tensors(options);
+  tracing::Trace trace(arguments, known);
+  log.time("trace", [&] { trace.run(function); });
+  ir::Signature signature = log.time("signature", [&] { return signature::read_signature(trace); });
+  Captured captured;
+  captured.joint =
+      log.time("joint", [&] { return joint::build_joint(trace, std::move(signature), "joint"); });
+  captured.result_constants.assign(trace.results().constants.begin(), trace.results().constants.end());
+  captured.zero_fallbacks = trace.recording().metadata().counts().zeros;
+  ir::verify(captured.joint.graph, "joint");
+  log.dump("joint", captured.joint.graph);
+  return captured;
+}
+
+void run_passes(ir::Graph& graph, StageLog& log) {
+  passes::PassObserver observer;
+  observer.after_step = [&](const passes::StepReport& step) {
+    log.dump(std::string(step.name), step.graph, step.changes > 0);
+  };
+  log.time("passes", [&] {
+    for (const char* name : kJointPasses) passes::run_pass(passes::find_pass(name), graph, observer);
+  });
+}
+
+Split cut(const Joint& joint, const Options& options, StageLog& log) {
+  Split split = log.time("partition", [&] { return options.partitioner(joint, options); });
+  ir::verify(split.forward, "partition");
+  log.dump("forward", split.forward);
+  if (split.signature.training) {
+    ir::verify(split.backward, "partition");
+    log.dump("backward", split.backward);
+  }
+  return split;
+}
+
+std::shared_ptr<const runtime::EntryState> compile_entry(const detail::FlatFunction& function,
+                                                         const detail::Flat& arguments,
+                                                         const Options& options, StageLog& log,
+                                                         int64_t& zero_fallbacks) {
+  runtime::Guards guards(runtime::ThreadState::now(), arguments, options);
+  Captured captured = capture(function, arguments, options, log);
+  zero_fallbacks += captured.zero_fallbacks;
+  run_passes(captured.joint.graph, log);
+  Split split = cut(captured.joint, options, log);
+  return log.time("lower", [&] {
+    return std::make_shared<const runtime::EntryState>(std::move(captured.joint), std::move(split),
+                                                       options.backend.resolve(), std::move(guards),
+                                                       std::move(captured.result_constants));
+  });
+}
+
+}  // namespace tandem::pipeline

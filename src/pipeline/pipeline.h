@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "pipeline/stage_log.h"
+#include "runtime/entry_state.h"
+#include "tandem/function.h"
+#include "tandem/stages.h"
+
+namespace tandem::pipeline {
+
+/// What capture finds, beside the joint graph.
+struct Captured {
+  Joint joint;
+  std::vector<detail::Constant> result_constants;
+  int64_t zero_fallbacks = 0;
+};
+
+/// trace, signature, joint: runs the user's function once.
+Captured capture(const detail::FlatFunction& function, const detail::Flat& arguments,
+                 const Options& options, StageLog& log);
+
+/// The clean-up of a joint graph before it is cut.
+void run_passes(ir::Graph& graph, StageLog& log);
+
+/// The cut, by the partitioner of the options; both graphs verified.
+Split cut(const Joint& joint, const Options& options, StageLog& log);
+
+/// Every stage in order: what happens when a call finds no entry.
+std::shared_ptr<const runtime::EntryState> compile_entry(const detail::FlatFunction& function,
+                                                         const detail::Flat& arguments,
+                                                         const Options& options, StageLog& log,
+                                                         int64_t& zero_fallbacks);
+
+}  // namespace tandem::pipeline

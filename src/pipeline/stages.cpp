@@ -1,0 +1,52 @@
+/// The stages one by one, for people who build on them.
+#include "base/error.h"
+#include "pipeline/environment.h"
+#include "pipeline/options.h"
+#include "pipeline/pipeline.h"
+#include "runtime/call.h"
+#include "tandem/compile.h"
+
+namespace tandem {
+
+namespace detail {
+
+Joint export_joint(const FlatFunction& function, const Flat& arguments, const Options& given) {
+  const Options options = pipeline::apply_environment(given);
+  pipeline::check_options(options);
+  pipeline::StageLog log("export_joint", options.dump_dir);
+  pipeline::Captured captured = pipeline::capture(function, arguments, options, log);
+  pipeline::run_passes(captured.joint.graph, log);
+  return std::move(captured.joint);
+}
+
+}  // namespace detail
+
+Split split(const Joint& joint, const Options& options) {
+  pipeline::StageLog log("split", options.dump_dir);
+  return pipeline::cut(joint, options, log);
+}
+
+Boxed lower(const Split& parts, std::shared_ptr<Backend> backend) {
+  TANDEM_REQUIRE(backend, "lower", "the backend is null\n  remedy: pass tandem::backend(\"eager\")");
+  // Lifted tensors are explicit inputs here, first, as in the graph.
+  Split split = parts;
+  for (size_t i = 0; i < split.signature.inputs.size(); ++i) {
+    split.signature.inputs[i].role = ir::Descriptor::user_input(static_cast<int64_t>(i));
+  }
+  split.signature.lifted_count = 0;
+  const size_t arity = split.signature.inputs.size();
+  runtime::Guards guards(runtime::ThreadState::now(), {}, Options{});
+  auto entry = std::make_shared<const runtime::EntryState>(Joint{}, std::move(split), std::move(backend),
+                                                           std::move(guards), std::vector<detail::Constant>{});
+  return [entry, arity](std::vector<at::Tensor> inputs) {
+    TANDEM_REQUIRE(inputs.size() == arity, "call", "the lowered function takes ", arity,
+                   " tensors (lifted ones first), got ", inputs.size(),
+                   "\n  remedy: pass joint.lifted, then the arguments");
+    detail::Flat arguments;
+    arguments.tensors.assign(inputs.begin(), inputs.end());
+    detail::Flat results = runtime::call(entry, arguments);
+    return std::vector<at::Tensor>(results.tensors.begin(), results.tensors.end());
+  };
+}
+
+}  // namespace tandem

@@ -1,0 +1,93 @@
+#include "runtime/call_plan.h"
+
+#include <set>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "runtime/memory_roots.h"
+
+namespace tandem::runtime {
+namespace {
+
+class Planner {
+ public:
+  explicit Planner(const Split& split)
+      : split_(split), forward_(split.forward), roots_(memory_roots(split.forward)) {
+    for (size_t i = 0; i < forward_.inputs().size(); ++i) {
+      input_position_[forward_.inputs()[i]] = static_cast<int64_t>(i);
+      if (split.signature.inputs[i].data_written) written_.insert(forward_.inputs()[i]);
+    }
+    for (size_t i = 0; i < split.signature.tangents.size(); ++i) {
+      tangent_of_output_[split.signature.tangents[i].output] = static_cast<int64_t>(i);
+    }
+  }
+
+  CallPlan plan() {
+    plan_.first_saved = static_cast<int64_t>(forward_.outputs().size());
+    for (size_t i = 0; i < forward_.outputs().size(); ++i) {
+      const ir::Output& output = forward_.outputs()[i];
+      const auto position = static_cast<int64_t>(i);
+      switch (output.role.role) {
+        case ir::Role::Mutated: add_write_back(output, position); break;
+        case ir::Role::Output: add_fresh(output, position); break;
+        case ir::Role::Saved:
+          plan_.first_saved = std::min(plan_.first_saved, position);
+          add_saved(output);
+          break;
+        default:
+          TANDEM_CHECK(false, "lower", "unexpected forward output ", ir::to_string(output.role));
+      }
+    }
+    for (const ir::Output& output : split_.backward.outputs()) {
+      plan_.differentiable_inputs.push_back(output.role.index);
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  ir::ValueId root(ir::ValueId value) const { return roots_[static_cast<size_t>(value)]; }
+  bool is_written(ir::ValueId value) const { return written_.contains(root(value)); }
+
+  void add_write_back(const ir::Output& output, int64_t position) {
+    // Its own memory is a no-op copy; another written input's would be gone when its turn comes.
+    const bool own = root(output.value) == forward_.inputs()[static_cast<size_t>(output.role.index)];
+    plan_.write_backs.push_back({output.role.index, position, is_written(output.value) && !own});
+  }
+
+  void add_fresh(const ir::Output& output, int64_t position) {
+    const ir::ValueId memory = root(output.value);
+    const ir::Value& owner = forward_.value(memory);
+    const bool foreign = owner.is_input() ||
+                         forward_.node(owner.producer()).kind() == ir::NodeKind::Constant;
+    const bool taken = !fresh_of_root_.try_emplace(memory, output.role.index).second;
+    const auto tangent = tangent_of_output_.find(output.role.index);
+    plan_.fresh.push_back({output.role.index, position,
+                           tangent == tangent_of_output_.end() ? -1 : tangent->second, foreign || taken});
+  }
+
+  void add_saved(const ir::Output& output) {
+    SavedSlot slot;
+    slot.copy = is_written(output.value);
+    const auto input = input_position_.find(output.value);
+    if (input != input_position_.end() && !slot.copy) slot.input = input->second;
+    if (const auto fresh = fresh_of_root_.find(root(output.value)); fresh != fresh_of_root_.end()) {
+      if (!forward_.value(root(output.value)).is_input()) slot.output = fresh->second;
+    }
+    plan_.saved.push_back(slot);
+  }
+
+  const Split& split_;
+  const ir::Graph& forward_;
+  std::vector<ir::ValueId> roots_;
+  std::unordered_map<ir::ValueId, int64_t> input_position_;
+  std::set<ir::ValueId> written_;
+  std::unordered_map<int64_t, int64_t> tangent_of_output_;
+  std::unordered_map<ir::ValueId, int64_t> fresh_of_root_;  // memory -> the result that owns it
+  CallPlan plan_;
+};
+
+}  // namespace
+
+CallPlan make_call_plan(const Split& split) { return Planner(split).plan(); }
+
+}  // namespace tandem::runtime

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/backward_kernels.h"
+#include "runtime/call_plan.h"
+#include "runtime/guards.h"
+#include "tandem/entry.h"
+#include "tandem/stages.h"
+
+namespace tandem::runtime {
+
+/// One specialisation: graphs, kernels, plan and guards. Immutable once built; lives as long as an autograd
+/// node of one of its calls.
+class EntryState {
+ public:
+  /// Lowers both graphs through the backend.
+  EntryState(Joint joint, Split split, std::shared_ptr<Backend> backend, Guards guards,
+             std::vector<detail::Constant> result_constants);
+
+  const ir::Graph& joint() const { return joint_; }
+  const Split& split() const { return split_; }
+  const ir::Signature& signature() const { return split_.signature; }
+  const CallPlan& plan() const { return plan_; }
+  const Guards& guards() const { return guards_; }
+  const std::vector<at::Tensor>& lifted() const { return lifted_; }
+  const std::vector<detail::Constant>& result_constants() const { return result_constants_; }
+  const std::string& backend_name() const { return backend_name_; }
+
+  Executable& forward() const { return *forward_; }
+  BackwardKernels& backward() const { return *backward_; }
+
+ private:
+  ir::Graph joint_;
+  Split split_;
+  std::vector<at::Tensor> lifted_;
+  CallPlan plan_;
+  Guards guards_;
+  std::vector<detail::Constant> result_constants_;
+  std::string backend_name_;
+  std::unique_ptr<Executable> forward_;
+  std::unique_ptr<BackwardKernels> backward_;  // null in an inference entry
+};
+
+}  // namespace tandem::runtime

@@ -1,0 +1,197 @@
+#include "runtime/guards.h"
+
+#include <unordered_map>
+
+#include "base/error.h"
+#include "ops/shares_memory.h"
+
+namespace tandem::runtime {
+namespace {
+
+std::string text_of(const detail::Constant& constant) {
+  return std::visit(
+      [](const auto& value) -> std::string {
+        using T = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<T, bool>) return value ? "true" : "false";
+        if constexpr (std::is_same_v<T, std::string>) return "\"" + value + "\"";
+        if constexpr (std::is_same_v<T, at::Generator>) return "a generator";
+        if constexpr (!std::is_same_v<T, bool> && !std::is_same_v<T, std::string> &&
+                      !std::is_same_v<T, at::Generator>) {
+          return base::str(value);
+        }
+        return {};
+      },
+      constant);
+}
+
+std::string text_of(const GuardFn::Value& value) {
+  return std::visit([](const auto& v) { return text_of(detail::Constant(v)); }, value);
+}
+
+bool same(const detail::Constant& a, const detail::Constant& b) {
+  if (a.index() != b.index()) return false;
+  if (const auto* x = std::get_if<double>(&a)) {
+    const double y = std::get<double>(b);
+    return *x == y || (*x != *x && y != y);  // a NaN is the NaN it was compiled for
+  }
+  return a == b;
+}
+
+int64_t first_same(const detail::Flat& arguments, size_t index) {
+  for (size_t i = 0; i < index; ++i) {
+    if (arguments.tensors[i].defined() && arguments.tensors[i].is_same(arguments.tensors[index])) {
+      return static_cast<int64_t>(i);
+    }
+  }
+  return static_cast<int64_t>(index);
+}
+
+}  // namespace
+
+Guards::Guards(const ThreadState& thread, const detail::Flat& arguments, const Options& options)
+    : thread_(thread),
+      constants_(arguments.constants.begin(), arguments.constants.end()),
+      modules_(options.modules),
+      handles_(options.closes_over),
+      guard_on_(options.guard_on) {
+  for (size_t i = 0; i < arguments.tensors.size(); ++i) {
+    arguments_.emplace_back(arguments.tensors[i]);
+    first_same_.push_back(first_same(arguments, i));
+  }
+  for (const at::Tensor* handle : handles_) handle_targets_.push_back(handle->unsafeGetTensorImpl());
+  if (guard_on_) guard_value_ = guard_on_();
+}
+
+void Guards::add_lifted(std::vector<at::Tensor> lifted, const ir::Signature& signature) {
+  lifted_ = std::move(lifted);
+  std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> by_storage;
+  for (size_t i = 0; i < lifted_.size(); ++i) {
+    lifted_guards_.emplace_back(lifted_[i]);
+    lifted_names_.push_back(ir::to_string(signature.inputs[i].role));
+    by_storage[lifted_[i].storage().unsafeGetStorageImpl()].push_back(i);
+  }
+  for (auto& [storage, group] : by_storage) {
+    if (group.size() > 1) shared_storage_.push_back(std::move(group));
+  }
+  for (size_t i = 0; i < signature.inputs.size(); ++i) {
+    if (!signature.inputs[i].data_written) continue;
+    if (i < lifted_.size()) {
+      written_lifted_.push_back(i);
+    } else {
+      written_arguments_.push_back(static_cast<size_t>(signature.inputs[i].role.index));
+    }
+  }
+}
+
+std::optional<std::string> Guards::mismatch(const ThreadState& thread,
+                                            const detail::Flat& arguments) const {
+  if (auto text = thread_.difference(thread)) return text;
+  if (arguments.constants.size() != constants_.size() || arguments.tensors.size() != arguments_.size()) {
+    return base::str("the arguments hold ", arguments.tensors.size(), " tensors and ",
+                     arguments.constants.size(), " constants, compiled for ", arguments_.size(), " and ",
+                     constants_.size());
+  }
+  for (size_t i = 0; i < constants_.size(); ++i) {
+    if (!same(constants_[i], arguments.constants[i])) {
+      return base::str("constant ", i, " of the arguments is ", text_of(arguments.constants[i]),
+                       ", compiled for ", text_of(constants_[i]));
+    }
+  }
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    if (!arguments_[i].matches(arguments.tensors[i])) {
+      return base::str("argument ", i, ": ", arguments_[i].difference(arguments.tensors[i]));
+    }
+  }
+  if (auto text = modules_.difference()) return text;
+  for (size_t i = 0; i < handles_.size(); ++i) {
+    if (handles_[i]->unsafeGetTensorImpl() != handle_targets_[i]) {
+      return base::str("closes_over[", i, "] refers to another tensor than at the trace");
+    }
+  }
+  if (guard_on_) {
+    if (const GuardFn::Value now = guard_on_(); now != *guard_value_) {
+      return base::str("guard_on returns ", text_of(now), ", compiled for ", text_of(*guard_value_));
+    }
+  }
+  if (auto text = lifted_mismatch()) return text;
+  return alias_mismatch(arguments);
+}
+
+std::optional<std::string> Guards::lifted_mismatch() const {
+  for (size_t i = 0; i < lifted_.size(); ++i) {
+    if (!lifted_guards_[i].matches(lifted_[i])) {
+      return base::str(lifted_names_[i], ": ", lifted_guards_[i].difference(lifted_[i]));
+    }
+  }
+  // `.data()` of a parameter is a tensor of its own on the same storage; set_data() would part them.
+  for (const std::vector<size_t>& group : shared_storage_) {
+    for (size_t i = 1; i < group.size(); ++i) {
+      if (!lifted_[group[i]].storage().is_alias_of(lifted_[group[0]].storage())) {
+        return base::str(lifted_names_[group[i]], " no longer shares memory with ", lifted_names_[group[0]]);
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> Guards::alias_mismatch(const detail::Flat& arguments) const {
+  const auto& tensors = arguments.tensors;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].defined()) continue;
+    if (const int64_t first = first_same(arguments, i); first != first_same_[i]) {
+      return base::str("argument ", i, " is ", first == static_cast<int64_t>(i) ? "not " : "",
+                       "the same tensor as argument ", std::min<int64_t>(first, first_same_[i]));
+    }
+    for (size_t k = 0; k < lifted_.size(); ++k) {
+      if (lifted_[k].is_same(tensors[i])) {
+        return base::str("argument ", i, " is also closed over, as ", lifted_names_[k]);
+      }
+    }
+  }
+  for (size_t written : written_arguments_) {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (ops::shares_memory(tensors[written], tensors[i])) {
+        return base::str("argument ", written, " is written and shares memory with argument ", i);
+      }
+    }
+    for (size_t k = 0; k < lifted_.size(); ++k) {
+      if (ops::shares_memory(tensors[written], lifted_[k])) {
+        return base::str("argument ", written, " is written and shares memory with ", lifted_names_[k]);
+      }
+    }
+  }
+  for (size_t k : written_lifted_) {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (ops::shares_memory(lifted_[k], tensors[i])) {
+        return base::str(lifted_names_[k], " is written and shares memory with argument ", i);
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> Guards::texts() const {
+  std::vector<std::string> texts{thread_.to_string()};
+  for (size_t i = 0; i < constants_.size(); ++i) {
+    texts.push_back(base::str("constant ", i, " of the arguments is ", text_of(constants_[i])));
+  }
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    std::string text = base::str("argument ", i, ": ", arguments_[i].to_string());
+    if (first_same_[i] != static_cast<int64_t>(i)) text += base::str(", the same tensor as argument ", first_same_[i]);
+    texts.push_back(std::move(text));
+  }
+  for (std::string& text : modules_.texts()) texts.push_back(std::move(text));
+  for (size_t i = 0; i < handles_.size(); ++i) {
+    texts.push_back(base::str("closes_over[", i, "] refers to the same tensor"));
+  }
+  if (guard_on_) texts.push_back(base::str("guard_on returns ", text_of(*guard_value_)));
+  for (size_t i = 0; i < lifted_.size(); ++i) {
+    texts.push_back(base::str(lifted_names_[i], ": ", lifted_guards_[i].to_string()));
+  }
+  if (!written_arguments_.empty() || !written_lifted_.empty()) {
+    texts.push_back("no written input shares memory with another input");
+  }
+  return texts;
+}
+
+}  // namespace tandem::runtime

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace torch::nn {
+class Module;
+}
+
+namespace tandem::runtime {
+
+/// Training flags and registered tensors of the modules that the user named, sub-modules included.
+class ModuleGuard {
+ public:
+  ModuleGuard() = default;
+  explicit ModuleGuard(const std::vector<std::shared_ptr<torch::nn::Module>>& modules);
+
+  /// Nothing if nobody has switched train()/eval() or replaced a registered tensor since.
+  std::optional<std::string> difference() const;
+  std::vector<std::string> texts() const;
+
+ private:
+  struct One {
+    std::shared_ptr<torch::nn::Module> module;
+    std::string path;
+    bool training;
+    std::vector<const c10::TensorImpl*> parameters, buffers;
+  };
+  std::vector<One> modules_;
+};
+
+}  // namespace tandem::runtime

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <c10/core/DispatchKeySet.h>
+#include <c10/core/ScalarType.h>
+
+#include <optional>
+#include <string>
+
+namespace tandem::runtime {
+
+/// What of the calling thread and the process decides which ops a function runs and what they compute. Part of
+/// every guard.
+struct ThreadState {
+  uint64_t included_keys = 0, excluded_keys = 0;  // autocast, inference mode, dispatch modes
+  bool grad_mode = false;
+  bool deterministic = false;
+  bool onednn = false;
+  c10::ScalarType default_dtype = c10::ScalarType::Float;
+  c10::ScalarType cpu_autocast_dtype = c10::ScalarType::BFloat16;
+  bool autocast_cache = false;
+  bool flash_attention = false, math_attention = false, efficient_attention = false;
+  int threads = 0;  // a 1x1 convolution picks its backend by it
+
+  static ThreadState now();
+  /// Nothing if they are equal, else the first difference with both values.
+  std::optional<std::string> difference(const ThreadState& other) const;
+  std::string to_string() const;
+};
+
+}  // namespace tandem::runtime

@@ -1,0 +1,87 @@
+#include "signature/input_checks.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <unordered_map>
+
+#include "base/error.h"
+#include "ops/shares_memory.h"
+
+namespace tandem::signature {
+namespace {
+
+using tracing::StandIn;
+
+void check_effects(const std::string& name, const ir::InputFacts& facts) {
+  if (facts.metadata_changed) {
+    TANDEM_UNSUPPORTED("signature", name, " leaves the function with other sizes, strides or storage",
+                       "\n  cause:  an in-place view or resize (t_, squeeze_, resize_, set_, ...) of it",
+                       "\n  remedy: use the out-of-place form and return the result");
+  }
+  if (facts.history_changed) {
+    TANDEM_UNSUPPORTED("signature", name, " is written in place by a differentiable operation",
+                       "\n  cause:  an in-place op in grad mode, so that the argument itself gets a new grad_fn",
+                       "\n  remedy: use the out-of-place form and return the result, or write under "
+                       "torch::NoGradGuard");
+  }
+  if (facts.requires_grad != facts.requires_grad_after) {
+    TANDEM_UNSUPPORTED("signature", name, " has its requires_grad switched ",
+                       facts.requires_grad_after ? "on" : "off", " inside the function",
+                       "\n  remedy: call requires_grad_() or detach_() outside the compiled function");
+  }
+}
+
+/// Reads and writes of `.grad()` inside: a gradient of an input shows up as an input, or a stand-in has one.
+void check_gradients(const tracing::Trace& trace) {
+  // By storage: optimizers reach gradients through `.data()`, which is another tensor on the same memory.
+  std::unordered_map<const c10::StorageImpl*, const StandIn*> owner_of_grad;
+  for (const StandIn& stand_in : trace.stand_ins()) {
+    if (stand_in.tensor.is_leaf() && stand_in.tensor.grad().defined()) {
+      TANDEM_UNSUPPORTED("trace", "backward() inside the compiled function accumulates into ",
+                         trace.name_of(stand_in),
+                         "\n  remedy: return the loss and call backward() on it outside, or use "
+                         "torch::autograd::grad inside");
+    }
+    if (!stand_in.real.is_leaf()) continue;
+    if (const at::Tensor& grad = stand_in.real.grad(); grad.defined()) {
+      owner_of_grad.emplace(grad.storage().unsafeGetStorageImpl(), &stand_in);
+    }
+  }
+  for (const StandIn& stand_in : trace.stand_ins()) {
+    const auto it = owner_of_grad.find(stand_in.real.storage().unsafeGetStorageImpl());
+    if (it == owner_of_grad.end()) continue;
+    if (trace.recording().graph().input_role(stand_in.input).role == ir::Role::UserInput) continue;
+    TANDEM_UNSUPPORTED("trace", "the compiled function uses .grad() of ", trace.name_of(*it->second),
+                       "\n  remedy: step optimizers and clip gradients outside the compiled function, or pass "
+                       "the gradient as an argument");
+  }
+}
+
+/// A write through one input must be seen through another that shares its memory; stand-ins do not share.
+void check_overlap(const tracing::Trace& trace, const ir::Signature& signature,
+                   const std::vector<size_t>& order) {
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (!signature.inputs[i].data_written || signature.inputs[i].duplicate_of >= 0) continue;
+    const StandIn& written = trace.stand_ins()[order[i]];
+    for (size_t j = 0; j < order.size(); ++j) {
+      const StandIn& other = trace.stand_ins()[order[j]];
+      if (!ops::shares_memory(written.real, other.real)) continue;
+      TANDEM_UNSUPPORTED("signature", trace.name_of(written), " is written and shares memory with ",
+                         trace.name_of(other),
+                         "\n  remedy: pass tensors that do not overlap, or clone() one of them");
+    }
+  }
+}
+
+}  // namespace
+
+void check_inputs(const tracing::Trace& trace, const ir::Signature& signature,
+                  const std::vector<size_t>& order) {
+  check_gradients(trace);
+  for (size_t i = 0; i < order.size(); ++i) {
+    check_effects(trace.name_of(trace.stand_ins()[order[i]]), signature.inputs[i]);
+  }
+  check_overlap(trace, signature, order);
+}
+
+}  // namespace tandem::signature

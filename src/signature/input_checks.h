@@ -1,0 +1,15 @@
+#pragma once
+
+#include <vector>
+
+#include "tandem/ir/signature.h"
+#include "tracing/trace.h"
+
+namespace tandem::signature {
+
+/// Throws an UnsupportedError for what the call path cannot do to an input yet: changed metadata, writes that
+/// autograd sees, switched requires_grad, writes to overlapping memory, use of `.grad()`.
+void check_inputs(const tracing::Trace& trace, const ir::Signature& signature,
+                  const std::vector<size_t>& order);
+
+}  // namespace tandem::signature

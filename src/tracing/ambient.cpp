@@ -1,0 +1,48 @@
+#include "tracing/ambient.h"
+
+#include <ATen/autocast_mode.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+
+#include "ops/libtorch_version.h"
+
+namespace tandem::tracing {
+namespace {
+
+const c10::DispatchKeySet kTraceKeys{libtorch::kRecordKey, libtorch::kLiftKey,
+                                     c10::DispatchKey::Functionalize};
+
+}  // namespace
+
+Ambient::Ambient(Recording& recording)
+    : scope_(&recording),
+      reapply_views_(true),  // otherwise `view_copy` is recorded where the program said `view`
+      keys_(kTraceKeys),
+      multithreading_(c10::AutogradState::get_tls_state().get_multithreading_enabled()) {
+  // The backward must run in this thread, where the keys are.
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+}
+
+Ambient::~Ambient() {
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(multithreading_);
+  // Casts of stand-ins must not survive in the thread's weight cache.
+  at::autocast::clear_cache();
+}
+
+OutsideTrace::OutsideTrace() : keys_(kTraceKeys) {}
+
+ThreadSwitches ThreadSwitches::now() {
+  return {.grad_mode = c10::GradMode::is_enabled(),
+          .inference_mode = c10::InferenceMode::is_enabled(),
+          .cpu_autocast = at::autocast::is_autocast_enabled(at::kCPU),
+          .cuda_autocast = at::autocast::is_autocast_enabled(at::kCUDA)};
+}
+
+void ThreadSwitches::restore() const {
+  c10::GradMode::set_enabled(grad_mode);
+  at::autocast::set_autocast_enabled(at::kCPU, cpu_autocast);
+  at::autocast::set_autocast_enabled(at::kCUDA, cuda_autocast);
+}
+
+}  // namespace tandem::tracing

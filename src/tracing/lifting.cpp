@@ -1,0 +1,52 @@
+#include "tracing/lifting.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "ops/libtorch_version.h"
+#include "tracing/recording.h"
+#include "tracing/traced_tensor.h"
+
+namespace tandem::tracing {
+namespace {
+
+bool is_outside_tensor(const at::Tensor& tensor) {
+  // A wrapped number is a Scalar in disguise, a meta tensor a shape probe.
+  return tensor.defined() && !is_traced(tensor) && !tensor.is_meta() &&
+         !tensor.unsafeGetTensorImpl()->is_wrapped_number();
+}
+
+void lift(Recording& recording, c10::IValue& value) {
+  if (value.isTensor()) {
+    if (is_outside_tensor(value.toTensor())) value = recording.stand_in(value.toTensor());
+  } else if (value.isTensorList()) {
+    std::vector<at::Tensor> tensors = value.toTensorVector();
+    for (at::Tensor& tensor : tensors) {
+      if (is_outside_tensor(tensor)) tensor = recording.stand_in(tensor);
+    }
+    value = c10::List<at::Tensor>(tensors);
+  } else if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> tensors;
+    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+      tensors.push_back(tensor && is_outside_tensor(*tensor)
+                            ? std::optional<at::Tensor>(recording.stand_in(*tensor))
+                            : tensor);
+    }
+    value = std::move(tensors);
+  }
+}
+
+}  // namespace
+
+void lift_arguments(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  c10::impl::ExcludeDispatchKeyGuard once(c10::DispatchKeySet{libtorch::kLiftKey});
+  if (Recording* recording = current_recording()) {
+    if (recording->host_tensors().make(op, *stack)) return;
+    for (size_t i = stack->size() - op.schema().arguments().size(); i < stack->size(); ++i) {
+      lift(*recording, (*stack)[i]);
+    }
+  }
+  op.callBoxed(*stack);
+}
+
+}  // namespace tandem::tracing

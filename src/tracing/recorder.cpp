@@ -1,0 +1,190 @@
+#include "tracing/recorder.h"
+
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <unordered_map>
+
+#include "base/error.h"
+#include "ir/ivalue.h"
+#include "ops/libtorch_version.h"
+#include "ops/op_table.h"
+#include "tracing/operand_text.h"
+#include "tracing/recording.h"
+#include "tracing/traced_tensor.h"
+
+namespace tandem::tracing {
+namespace {
+
+/// What the recorder asks about an op on every call, looked up once per thread.
+struct OpFacts {
+  bool composite = false;  // libtorch decomposes it; so do we
+  int device_argument = -1;
+};
+
+OpFacts make_facts(const c10::OperatorHandle& op) {
+  OpFacts facts;
+  // silu_backward and mish_backward have a CPU kernel beside the composite one: decomposing them would round
+  // differently from eager.
+  facts.composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+                    !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+  const auto& arguments = op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].name() == "device") facts.device_argument = static_cast<int>(i);
+  }
+  return facts;
+}
+
+const OpFacts& facts_of(const c10::OperatorHandle& op) {
+  thread_local std::unordered_map<const c10::FunctionSchema*, OpFacts> known;
+  auto [it, inserted] = known.try_emplace(&op.schema());
+  if (inserted) it->second = make_facts(op);
+  return it->second;
+}
+
+template <class Fn>
+void for_each_tensor(const c10::IValue& value, Fn&& fn) {
+  if (value.isTensor()) {
+    if (const at::Tensor& tensor = value.toTensor(); tensor.defined()) fn(tensor);
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      if (tensor.defined()) fn(tensor);
+    }
+  } else if (value.isOptionalTensorList()) {
+    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
+      if (tensor && tensor->defined()) fn(*tensor);
+    }
+  }
+}
+
+ops::TensorMeta meta_of_operand(ops::MetadataPropagator& metadata, const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  if (TracedTensor* traced = as_traced(tensor)) return traced->meta();
+  return metadata.meta_of(tensor);
+}
+
+void refuse_what_reads_data(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args) {
+  const ops::OpInfo& info = ops::info(op);
+  if (info.reads_data) {
+    TANDEM_UNSUPPORTED("trace", op_text(op), " reads the value of a tensor, which a trace does not have",
+                       "\n  operands: ", operands_text(args),
+                       "\n  remedy:   read it outside the compiled function and pass the number as an "
+                       "argument, or keep the computation on tensors (torch::where instead of if)");
+  }
+  if (info.data_dependent_shape && result_size_depends_on_data(op, args)) {
+    TANDEM_UNSUPPORTED("trace", op_text(op), " has a result whose size depends on data",
+                       "\n  operands: ", operands_text(args),
+                       "\n  remedy:   use a form with a fixed size (torch::where, masked_fill, a mask that "
+                       "multiplies), or call it outside the compiled function");
+  }
+}
+
+/// Nodes of the operands: values of traced tensors; real tensors become constants of the graph.
+std::vector<ir::Operand> operands_of(Recording& recording, const c10::OperatorHandle& op,
+                                     c10::ArrayRef<c10::IValue> args) {
+  ir::Graph& graph = recording.graph();
+  const auto value_of = [&](const at::Tensor& tensor) -> ir::ValueId {
+    if (!tensor.defined()) return ir::kNoValue;
+    if (TracedTensor* traced = as_traced(tensor)) return traced->value();
+    return graph.node(graph.add_constant(tensor.detach().clone()).id()).results()[0];
+  };
+  const auto& arguments = op.schema().arguments();
+  std::vector<ir::Operand> operands;
+  operands.reserve(args.size());
+  for (size_t i = 0; i < args.size(); ++i) {
+    operands.push_back(ir::to_operand(graph, args[i], arguments[i].real_type(), value_of));
+  }
+  return operands;
+}
+
+/// Adds the node and puts its traced results on the stack.
+void add_node(Recording& recording, const c10::OperatorHandle& op, std::vector<ir::Operand> operands,
+              const std::vector<ops::MetaResult>& results, torch::jit::Stack* stack) {
+  ir::OpSpec spec{.op = op, .operands = std::move(operands), .phase = recording.phase()};
+  bool has_list = false;
+  for (const ops::MetaResult& result : results) {
+    has_list |= result.kind == ops::MetaResult::Kind::TensorList;
+    for (const ops::TensorMeta& meta : result.tensors) {
+      spec.results.push_back(meta.type ? ir::ResultType(ir::Type(meta.type)) : std::nullopt);
+    }
+  }
+  if (has_list) {
+    for (const ops::MetaResult& result : results) {
+      spec.shape.push_back(result.kind == ops::MetaResult::Kind::TensorList
+                               ? static_cast<int64_t>(result.tensors.size())
+                               : ir::kSingle);
+    }
+  }
+  const ir::Node& node = recording.graph().add_op(std::move(spec));
+  size_t next = 0;
+  const auto wrap = [&](const ops::TensorMeta& meta) {
+    ir::ValueId value = node.results()[next++];
+    return meta.type ? recording.wrap(value, meta) : at::Tensor();
+  };
+  for (const ops::MetaResult& result : results) {
+    if (result.kind == ops::MetaResult::Kind::Tensor) {
+      stack->emplace_back(wrap(result.tensors[0]));
+    } else if (result.kind == ops::MetaResult::Kind::TensorList) {
+      c10::List<at::Tensor> list;
+      list.reserve(result.tensors.size());
+      for (const ops::TensorMeta& meta : result.tensors) list.push_back(wrap(meta));
+      stack->emplace_back(std::move(list));
+    } else {
+      stack->push_back(result.other);
+    }
+  }
+}
+
+}  // namespace
+
+void record(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const OpFacts& facts = facts_of(op);
+  if (facts.composite) {
+    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+    return;
+  }
+  Recording* recording = current_recording();
+  const size_t arity = op.schema().arguments().size();
+  const auto args = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arity, arity);
+
+  bool any_tensor = false, any_traced = false;
+  for (const c10::IValue& arg : args) {
+    for_each_tensor(arg, [&](const at::Tensor& tensor) {
+      any_tensor = true;
+      TracedTensor* traced = as_traced(tensor);
+      if (!traced) return;
+      any_traced = true;
+      TANDEM_REQUIRE(recording && traced->recording_id() == recording->id(), "trace", op_text(op),
+                     " was given a tensor that belongs to a trace which is over",
+                     "\n  operand: ", tensor_text(tensor),
+                     "\n  remedy:  do not keep tensors that the compiled function made or received in "
+                     "variables that outlive it; return them instead");
+    });
+  }
+  c10::impl::ExcludeDispatchKeyGuard below(c10::DispatchKeySet{libtorch::kRecordKey} |
+                                           c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+  // Functionalization asks libtorch's Meta kernels for shapes on plain meta tensors: not part of the program.
+  const bool on_meta = facts.device_argument >= 0 && args[facts.device_argument].isDevice() &&
+                       args[facts.device_argument].toDevice().is_meta();
+  if (!recording || on_meta || (any_tensor && !any_traced)) {
+    op.callBoxed(*stack);
+    return;
+  }
+
+  refuse_what_reads_data(op, args);
+  const ops::OpInfo& info = ops::info(op);
+  if (info.writes_arguments) {
+    TANDEM_UNSUPPORTED("trace", op_text(op), " writes its arguments and has no functional form",
+                       "\n  operands: ", operands_text(args),
+                       "\n  remedy:   register a functional variant of the op, or call it outside the "
+                       "compiled function");
+  }
+  const std::vector<ops::MetaResult>& results =
+      recording->metadata().propagate(op, {args.data(), args.size()}, meta_of_operand);
+  std::vector<ir::Operand> operands = operands_of(*recording, op, args);
+  stack->resize(stack->size() - arity);
+  add_node(*recording, op, std::move(operands), results, stack);
+}
+
+}  // namespace tandem::tracing

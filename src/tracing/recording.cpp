@@ -1,0 +1,43 @@
+#include "tracing/recording.h"
+
+#include <atomic>
+
+#include "tracing/traced_tensor.h"
+
+namespace tandem::tracing {
+namespace {
+
+thread_local Recording* tls_recording = nullptr;
+
+uint64_t next_id() {
+  static std::atomic<uint64_t> counter{1};
+  return counter.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Recording::Recording() : id_(next_id()) {}
+
+at::Tensor Recording::wrap(ir::ValueId value, const ops::TensorMeta& meta) {
+  return at::detail::make_tensor<TracedTensor>(*this, value, meta);
+}
+
+at::Tensor Recording::add_input(const at::Tensor& like, ir::Descriptor role, std::string name) {
+  ops::TensorMeta meta = metadata_.meta_of(like);
+  ir::Value& value = graph_.add_input(meta.type, std::move(role), std::move(name));
+  return wrap(value.id(), meta);
+}
+
+void Recording::rewind(ir::NodeId last) {
+  while (graph_.last_node() != last) graph_.erase(graph_.node(graph_.last_node()));
+}
+
+Recording* current_recording() { return tls_recording; }
+
+RecordingScope::RecordingScope(Recording* recording) : previous_(tls_recording) {
+  tls_recording = recording;
+}
+
+RecordingScope::~RecordingScope() { tls_recording = previous_; }
+
+}  // namespace tandem::tracing

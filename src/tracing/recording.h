@@ -1,0 +1,67 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+
+#include "ops/metadata.h"
+#include "tandem/ir/graph.h"
+#include "tracing/host_tensors.h"
+
+namespace tandem::tracing {
+
+/// The open list of nodes that the forward and then the backward are written to; `joint` closes it.
+class Recording {
+ public:
+  Recording();
+
+  uint64_t id() const { return id_; }
+  ir::Graph& graph() { return graph_; }
+  const ir::Graph& graph() const { return graph_; }
+  ops::MetadataPropagator& metadata() { return metadata_; }
+  const ops::MetadataPropagator& metadata() const { return metadata_; }
+
+  ir::Phase phase() const { return phase_; }
+  void set_phase(ir::Phase phase) { phase_ = phase; }
+
+  /// A traced tensor for a value of the graph.
+  at::Tensor wrap(ir::ValueId value, const ops::TensorMeta& meta);
+  /// A traced tensor for a new input of the graph, with the metadata of `like`.
+  at::Tensor add_input(const at::Tensor& like, ir::Descriptor role, std::string name);
+
+  /// What the function shall see in place of a real tensor.
+  using StandInOf = std::function<at::Tensor(const at::Tensor&)>;
+  void set_stand_in_of(StandInOf stand_in_of) { stand_in_of_ = std::move(stand_in_of); }
+  at::Tensor stand_in(const at::Tensor& real) { return stand_in_of_(real); }
+  HostTensors& host_tensors() { return host_tensors_; }
+
+  /// Forgets every node after `last` (kNoNode: all of them). For a backward that raised half-way.
+  void rewind(ir::NodeId last);
+
+ private:
+  uint64_t id_;
+  ir::Graph graph_;
+  ops::MetadataPropagator metadata_;
+  ir::Phase phase_ = ir::Phase::Forward;
+  StandInOf stand_in_of_;
+  HostTensors host_tensors_;
+};
+
+/// The recording of the trace that runs on this thread; null if none does. libtorch hands its fallbacks no
+/// context, so this is the one place where Tandem must find it by thread.
+Recording* current_recording();
+
+/// Makes `recording` the current one for a scope.
+class RecordingScope {
+ public:
+  explicit RecordingScope(Recording* recording);
+  ~RecordingScope();
+  RecordingScope(const RecordingScope&) = delete;
+  RecordingScope& operator=(const RecordingScope&) = delete;
+
+ private:
+  Recording* previous_;
+};
+
+}  // namespace tandem::tracing

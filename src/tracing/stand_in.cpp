@@ -1,0 +1,82 @@
+#include "tracing/stand_in.h"
+
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "base/error.h"
+#include "ops/libtorch_version.h"
+#include "tracing/ambient.h"
+#include "tracing/operand_text.h"
+
+namespace tandem::tracing {
+namespace {
+
+namespace autograd = torch::autograd;
+
+/// Where the gradient of a non-leaf argument leaves the recorded graph. The engine stops here: it is asked
+/// for this edge, never to run the node.
+struct EntryNode : autograd::Node {
+  autograd::variable_list apply(autograd::variable_list&&) override {
+    TANDEM_CHECK(false, "joint", "the backward ran past an argument");
+  }
+};
+
+at::Tensor functional(Recording& recording, const at::Tensor& like, ir::Descriptor role,
+                      std::string name) {
+  OutsideTrace outside;
+  at::AutoDispatchBelowADInplaceOrView below;
+  return at::functionalization::impl::to_functional_tensor(
+      recording.add_input(like, std::move(role), std::move(name)));
+}
+
+void require_plain(const at::Tensor& tensor) {
+  if (tensor.layout() == c10::kStrided && !tensor.is_quantized() && !tensor.is_nested()) return;
+  TANDEM_UNSUPPORTED("trace", "a tensor with layout ", tensor.layout(),
+                     (tensor.is_quantized() ? " (quantized)" : tensor.is_nested() ? " (nested)" : ""),
+                     " enters the compiled function; only dense strided tensors can be traced",
+                     "\n  remedy: convert it with to_dense() or dequantize() outside the function");
+}
+
+}  // namespace
+
+uint32_t version_of(const at::Tensor& tensor) {
+  return tensor.is_inference() ? 0 : tensor._version();
+}
+
+StandIn make_stand_in(Recording& recording, const at::Tensor& real, ir::Descriptor role,
+                      std::string name) {
+  require_plain(real);
+  StandIn stand_in;
+  stand_in.real = real;
+  {
+    c10::InferenceMode mode(real.is_inference());
+    stand_in.tensor = functional(recording, real, std::move(role), std::move(name));
+  }
+  stand_in.input = recording.graph().inputs().back();
+  if (real.requires_grad()) {
+    if (real.is_leaf()) {
+      stand_in.tensor.set_requires_grad(true);  // autograd itself refuses in-place writes to it
+    } else {
+      // Not a view or clone of a leaf: in-place ops stay legal and no extra node appears.
+      auto node = libtorch::make_node<EntryNode>();
+      node->add_input_metadata(stand_in.tensor);
+      autograd::impl::set_gradient_edge(stand_in.tensor, autograd::Edge(std::move(node), 0));
+    }
+    stand_in.edge = autograd::impl::gradient_edge(stand_in.tensor);
+  }
+  stand_in.requires_grad = real.requires_grad();
+  stand_in.is_leaf = real.is_leaf();
+  stand_in.version = version_of(stand_in.tensor);
+  // Weak: a strong handle makes a growing resize_ throw, none lets the address be used again.
+  stand_in.storage = stand_in.tensor.storage().getWeakStorageImpl();
+  return stand_in;
+}
+
+at::Tensor make_tangent(Recording& recording, const at::Tensor& like, int64_t index) {
+  return functional(recording, like, ir::Descriptor::tangent(index), "tangent" + std::to_string(index));
+}
+
+}  // namespace tandem::tracing

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/StorageImpl.h>
+#include <torch/csrc/autograd/edge.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "tandem/ir/graph.h"
+#include "tracing/recording.h"
+
+namespace tandem::tracing {
+
+/// A tensor that enters the trace from outside, and what the function sees in its place.
+struct StandIn {
+  at::Tensor real;
+  at::Tensor tensor;  // functional wrapper around a traced tensor
+  ir::ValueId input = ir::kNoValue;
+  int64_t duplicate_of = -1;  // position of the stand-in of the same real tensor
+
+  // as the function finds it
+  torch::autograd::Edge edge{};  // where its gradient goes; invalid if it needs none
+  uint32_t version = 0;
+  bool requires_grad = false;
+  bool is_leaf = true;
+  std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> storage{};
+};
+
+/// Makes the stand-in of `real` and a graph input for it: same metadata, requires_grad and leafness.
+StandIn make_stand_in(Recording& recording, const at::Tensor& real, ir::Descriptor role,
+                      std::string name);
+
+/// A tangent: a functional tensor like `like`, and a graph input for it.
+at::Tensor make_tangent(Recording& recording, const at::Tensor& like, int64_t index);
+
+/// Zero for inference tensors, which have no counter.
+uint32_t version_of(const at::Tensor& tensor);
+
+}  // namespace tandem::tracing

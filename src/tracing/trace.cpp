@@ -1,0 +1,116 @@
+#include "tracing/trace.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "tracing/operand_text.h"
+#include "tracing/registration.h"
+#include "tracing/traced_tensor.h"
+
+namespace tandem::tracing {
+namespace {
+
+/// libtorch's words when a data pointer of a tensor without data is asked for.
+bool is_data_access(const std::string& text) {
+  for (const char* words : {"data is not allocated yet", "Cannot access data pointer",
+                            "that doesn't have storage", "invalid python storage"}) {
+    if (text.find(words) != std::string::npos) return true;
+  }
+  return false;
+}
+
+std::string value_name(const ir::Descriptor& role) {
+  std::string name = role.name;
+  std::replace(name.begin(), name.end(), '.', '_');
+  return name;
+}
+
+}  // namespace
+
+Trace::Trace(const detail::Flat& arguments, const KnownTensors& known)
+    : known_(known), ambient_((register_hooks(), recording_)) {
+  stand_in_arguments_.constants = arguments.constants;
+  for (size_t i = 0; i < arguments.tensors.size(); ++i) {
+    const at::Tensor& real = arguments.tensors[i];
+    if (!real.defined()) {
+      stand_in_arguments_.tensors.emplace_back();
+      continue;
+    }
+    add(real, ir::Descriptor::user_input(static_cast<int64_t>(i)), "arg" + std::to_string(i));
+    stand_in_arguments_.tensors.push_back(stand_ins_.back().tensor);
+  }
+  argument_count_ = stand_ins_.size();
+  recording_.set_stand_in_of([this](const at::Tensor& real) { return stand_in_of(real); });
+}
+
+void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
+  auto [it, is_new] = position_.try_emplace(real.unsafeGetTensorImpl(), stand_ins_.size());
+  StandIn stand_in = make_stand_in(recording_, real, std::move(role), std::move(name));
+  if (!is_new) {
+    // The same tensor object twice: the function must see one tensor, the graph keeps both inputs.
+    const StandIn& first = stand_ins_[it->second];
+    const ir::ValueId input = stand_in.input;
+    stand_in = first;
+    stand_in.input = input;
+    stand_in.duplicate_of = static_cast<int64_t>(it->second);
+  }
+  stand_ins_.push_back(std::move(stand_in));
+}
+
+at::Tensor Trace::stand_in_of(const at::Tensor& real) {
+  if (auto it = position_.find(real.unsafeGetTensorImpl()); it != position_.end()) {
+    return stand_ins_[it->second].tensor;
+  }
+  if (std::optional<at::Tensor> made_here = recording_.host_tensors().stand_in(real)) {
+    return *made_here;
+  }
+  const auto known = known_.find(real.unsafeGetTensorImpl());
+  const auto index = static_cast<int64_t>(stand_ins_.size() - argument_count_);
+  if (known != known_.end()) {
+    add(real, known->second, value_name(known->second));
+  } else {
+    add(real, ir::Descriptor::lifted(index), "lifted" + std::to_string(index));
+  }
+  return stand_ins_.back().tensor;
+}
+
+void Trace::run(const detail::FlatFunction& function) {
+  const ThreadSwitches before = ThreadSwitches::now();
+  try {
+    results_ = function(stand_in_arguments_);
+  } catch (const c10::Error& error) {
+    before.restore();
+    if (!is_data_access(error.what_without_backtrace())) throw;
+    TANDEM_UNSUPPORTED("trace", "the function reads the data of a tensor (data_ptr, accessor, printing), "
+                       "which a trace does not have",
+                       "\n  libtorch: ", error.what_without_backtrace(),
+                       "\n  remedy:   read it outside the compiled function, or compute with tensor ops");
+  } catch (...) {
+    before.restore();
+    throw;
+  }
+  if (const ThreadSwitches after = ThreadSwitches::now(); after != before) {
+    before.restore();
+    TANDEM_UNSUPPORTED("trace", "the function leaves the grad mode or autocast changed behind it",
+                       "\n  remedy: use guards (torch::NoGradGuard, at::AutoGradMode) that end inside it");
+  }
+  for (at::Tensor& result : results_.tensors) {
+    if (result.defined() && !is_traced(result)) result = stand_in_of(result);
+  }
+}
+
+std::string Trace::name_of(const StandIn& stand_in) const {
+  const ir::Descriptor& role = recording_.graph().input_role(stand_in.input);
+  switch (role.role) {
+    case ir::Role::UserInput: return "argument " + std::to_string(role.index);
+    case ir::Role::Param: return "parameter \"" + role.name + "\"";
+    case ir::Role::Buffer: return "buffer \"" + role.name + "\"";
+    default: return "closed-over tensor " + std::to_string(role.index) + " (" + tensor_text(stand_in.real) + ")";
+  }
+}
+
+bool is_tracing() { return current_recording() != nullptr; }
+
+}  // namespace tandem::tracing

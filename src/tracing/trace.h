@@ -1,0 +1,62 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <deque>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tandem/function.h"
+#include "tracing/ambient.h"
+#include "tracing/recording.h"
+#include "tracing/stand_in.h"
+
+namespace tandem::tracing {
+
+/// Roles and paths of tensors that are known before the trace: parameters and buffers of named modules.
+using KnownTensors = std::unordered_map<const c10::TensorImpl*, ir::Descriptor>;
+
+/// One run of the user's function on stand-ins.
+///
+/// While it lives the thread is in tracing state, so that `signature` and `joint` can read facts off the
+/// functional wrappers and differentiate into the same recording. The real arguments are never touched.
+class Trace {
+ public:
+  Trace(const detail::Flat& arguments, const KnownTensors& known);
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  /// Calls the function, once. What it throws passes through, except that libtorch's words for reading data
+  /// that a trace does not have become an UnsupportedError.
+  void run(const detail::FlatFunction& function);
+
+  Recording& recording() { return recording_; }
+  const Recording& recording() const { return recording_; }
+  /// Arguments in order (undefined ones left out), then lifted tensors in order of first sight.
+  const std::deque<StandIn>& stand_ins() const { return stand_ins_; }
+  size_t argument_count() const { return argument_count_; }
+  /// What the function returned, closed-over tensors mapped to their stand-ins.
+  const detail::Flat& results() const { return results_; }
+
+  /// The other way round, for errors: `argument 1`, `parameter "fc.weight"`.
+  std::string name_of(const StandIn& stand_in) const;
+
+ private:
+  at::Tensor stand_in_of(const at::Tensor& real);
+  void add(const at::Tensor& real, ir::Descriptor role, std::string name);
+
+  Recording recording_;
+  const KnownTensors& known_;
+  std::deque<StandIn> stand_ins_;
+  std::unordered_map<const c10::TensorImpl*, size_t> position_;
+  size_t argument_count_ = 0;
+  detail::Flat stand_in_arguments_;
+  detail::Flat results_;
+  Ambient ambient_;  // last: the thread leaves the tracing state before anything above dies
+};
+
+/// Whether a trace is running on this thread: a compiled function called inside one is inlined.
+bool is_tracing();
+
+}  // namespace tandem::tracing

@@ -1,0 +1,211 @@
+/// When a call is served by an entry that exists, when it makes a new one, and what it says about it.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "support/models.h"
+#include "tandem/tandem.h"
+
+namespace tandem::testing {
+namespace {
+
+using T = at::Tensor;
+
+template <class F>
+std::string last_miss(const F& function) {
+  return function.stats().misses.back().reason;
+}
+
+TEST(Guards, SecondCallHits) {
+  auto f = compile([](const T& x) { return x * 2; });
+  f(torch::ones({2}));
+  f(torch::zeros({2}));
+  EXPECT_EQ(f.stats().traces, 1);
+  EXPECT_EQ(f.stats().hits, 1);
+  EXPECT_EQ(last_miss(f), "first call: no entry yet");
+}
+
+TEST(Guards, EveryPropertyOfAnArgument) {
+  auto f = compile([](const T& x) { return x * 2; });
+  f(torch::ones({2, 3}));
+  f(torch::ones({2, 4}));
+  EXPECT_EQ(last_miss(f), "entry 0: argument 0: size is [2, 4], compiled for [2, 3]");
+  f(torch::ones({3, 2}).t());
+  EXPECT_EQ(last_miss(f),
+            "entry 1: argument 0: size is [2, 3], compiled for [2, 4]; entry 0: argument 0: stride is [1, 2], "
+            "compiled for [3, 1]");
+  f.reset();
+  f(torch::ones({2}));
+  f(torch::ones({2}, torch::kDouble));
+  EXPECT_EQ(last_miss(f), "entry 0: argument 0: dtype is f64, compiled for f32");
+  f.reset();
+  f(torch::ones({2}));
+  f(torch::ones({2}).set_requires_grad(true));
+  EXPECT_EQ(last_miss(f), "entry 0: argument 0: requires_grad is true, compiled for false");
+  f(T(torch::ones({2})));
+  EXPECT_EQ(f.stats().entries, 2);
+}
+
+TEST(Guards, GradModeAndDefaultDtype) {
+  auto f = compile([](const T& x) { return x + torch::ones({2}); });
+  T x = torch::ones({2}).set_requires_grad(true);
+  EXPECT_TRUE(f(x).requires_grad());
+  {
+    torch::NoGradGuard guard;
+    EXPECT_FALSE(f(x).requires_grad());
+    EXPECT_EQ(last_miss(f), "entry 0: grad mode is off, compiled with on");
+  }
+  torch::set_default_dtype(caffe2::TypeMeta::Make<double>());
+  EXPECT_EQ(f(x).scalar_type(), torch::kDouble);
+  torch::set_default_dtype(caffe2::TypeMeta::Make<float>());
+  EXPECT_EQ(f(x).scalar_type(), torch::kFloat);
+  EXPECT_EQ(f.stats().entries, 3);
+  EXPECT_EQ(f.entries()[1].kind(), EntryKind::inference);
+}
+
+TEST(Guards, Constants) {
+  auto f = compile([](const T& x, int64_t n, const std::string& mode) { return mode == "mul" ? x * n : x + n; });
+  EXPECT_EQ(f(torch::ones({1}), 3, "mul").item<float>(), 3);
+  EXPECT_EQ(f(torch::ones({1}), 4, "mul").item<float>(), 4);
+  EXPECT_EQ(last_miss(f), "entry 0: constant 0 of the arguments is 4, compiled for 3");
+  EXPECT_EQ(f(torch::ones({1}), 4, "add").item<float>(), 5);
+  EXPECT_EQ(f.stats().entries, 3);
+}
+
+TEST(Guards, StructureOfTheArguments) {
+  auto f = compile([](const std::vector<T>& xs) {
+    T sum = torch::zeros({2});
+    for (const T& x : xs) sum = sum + x;
+    return sum;
+  });
+  EXPECT_EQ(f({torch::ones({2}), torch::ones({2})}).sum().item<float>(), 4);
+  EXPECT_EQ(f({torch::ones({2})}).sum().item<float>(), 2);
+  EXPECT_EQ(f.stats().entries, 2);
+}
+
+TEST(Guards, TrainingFlagOfANamedModule) {
+  Mlp net(4, 8, 2, 0.5);
+  auto f = compile(net);
+  T x = torch::ones({3, 4});
+  f(x);
+  net->eval();
+  T first = f(x);
+  EXPECT_EQ(last_miss(f), "entry 0: module \"\" is in eval mode, compiled in training mode");
+  EXPECT_TRUE(first.equal(net->forward(x)));
+  net->train();
+  f(x);
+  EXPECT_EQ(f.stats().entries, 2);  // the first entry serves again
+}
+
+TEST(Guards, ReplacedParameterOfANamedModule) {
+  torch::nn::Linear net(2, 2);
+  auto f = compile(net);
+  T x = torch::ones({1, 2});
+  f(x);
+  net->weight = net->register_parameter("weight2", torch::zeros({2, 2}));
+  EXPECT_TRUE(f(x).equal(net(x)));
+  EXPECT_EQ(last_miss(f), "entry 0: module \"\" has 3 parameters, compiled with 2");
+}
+
+TEST(Guards, ParameterWhoseDataMovesIsTheSameInput) {
+  torch::nn::Linear net(2, 2);
+  auto f = compile(net);
+  T x = torch::ones({1, 2});
+  f(x);
+  net->weight.set_data(torch::zeros({2, 2}));
+  EXPECT_TRUE(f(x).equal(net->forward(x)));
+  EXPECT_EQ(f.stats().entries, 1);
+  net->to(torch::kDouble);
+  T d = x.to(torch::kDouble);
+  EXPECT_TRUE(f(d).equal(net->forward(d)));
+  EXPECT_EQ(f.stats().entries, 2);
+}
+
+TEST(Guards, FrozenParameter) {
+  torch::nn::Linear net(2, 2);
+  auto f = compile(net);
+  T x = torch::ones({1, 2});
+  f(x).sum().backward();
+  net->weight.requires_grad_(false);
+  f(x).sum().backward();
+  EXPECT_EQ(last_miss(f), "entry 0: param \"weight\": requires_grad is false, compiled for true");
+}
+
+TEST(Guards, SameTensorTwice) {
+  auto f = compile([](const T& x, const T& y) { return x * y; });
+  T a = torch::ones({2}), b = torch::ones({2});
+  f(a, b);
+  f(a, a);
+  EXPECT_EQ(last_miss(f), "entry 0: argument 1 is the same tensor as argument 0");
+  f(b, a);
+  EXPECT_EQ(f.stats().entries, 2);
+}
+
+TEST(Guards, ReboundHandleAndNamedValue) {
+  T mask = torch::ones({2});
+  int mode = 1;
+  auto f = compile([&](const T& x) { return x * mask * mode; },
+                   {.closes_over = {&mask}, .guard_on = [&] { return mode; }});
+  T x = torch::ones({2});
+  EXPECT_EQ(f(x).sum().item<float>(), 2);
+  mask = torch::zeros({2});
+  EXPECT_EQ(f(x).sum().item<float>(), 0);
+  EXPECT_EQ(last_miss(f), "entry 0: closes_over[0] refers to another tensor than at the trace");
+  mode = 2;
+  f(x);
+  EXPECT_EQ(f.stats().entries, 3);
+}
+
+TEST(Guards, OverflowRunsEagerlyOrIsAnError) {
+  auto f = compile([](const T& x) { return x * 2; }, {.max_entries = 2});
+  for (int64_t n = 1; n <= 4; ++n) EXPECT_EQ(f(torch::ones({n})).sum().item<float>(), 2.0f * n);
+  EXPECT_EQ(f.stats().entries, 2);
+  EXPECT_EQ(f.stats().eager_calls, 2);
+  auto g = compile([](const T& x) { return x * 2; }, {.max_entries = 1, .on_overflow = OnOverflow::error});
+  g(torch::ones({1}));
+  try {
+    g(torch::ones({2}));
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_STREQ(error.what(),
+                 "call: the function has 1 entries, max_entries allows 1; another would be needed because entry 0: "
+                 "argument 0: size is [2], compiled for [1]\n"
+                 "  remedy: raise Options::max_entries, or make the calls alike (pad to one size)");
+  }
+}
+
+TEST(Guards, PrepareCompilesAndRunsNothing) {
+  T counter = torch::zeros({1});
+  auto f = compile([&](const T& x) {
+    counter.add_(1);
+    return x * 2;
+  });
+  f.prepare(torch::ones({2}));
+  EXPECT_EQ(counter.item<float>(), 0);
+  EXPECT_EQ(f.stats().compiles, 1);
+  f(torch::ones({2}));
+  EXPECT_EQ(counter.item<float>(), 1);
+  EXPECT_EQ(f.stats().hits, 1);
+}
+
+TEST(Guards, ExplainForecastsWithoutAnEntryAndReportDescribesThem) {
+  torch::nn::Linear net(4, 2);
+  auto f = compile(net, [&](const T& x) { return net(x).exp().sum(); });
+  const std::string forecast = f.explain(torch::ones({3, 4}));
+  EXPECT_NE(forecast.find("would compile a new entry: first call"), std::string::npos) << forecast;
+  EXPECT_NE(forecast.find("param \"weight\""), std::string::npos) << forecast;
+  EXPECT_EQ(f.stats().entries, 0);
+  f(torch::ones({3, 4}));
+  EXPECT_NE(f.explain(torch::ones({3, 4})).find("run an entry that exists"), std::string::npos);
+  EXPECT_NE(f.report().find("entry 0: training entry on backend eager"), std::string::npos) << f.report();
+}
+
+TEST(Guards, CompiledFunctionInsideACompiledFunctionIsInlined) {
+  auto inner = compile([](const T& x) { return x.exp(); });
+  auto outer = compile([&](const T& x) { return inner(x) * 2; });
+  T x = torch::ones({2}).set_requires_grad(true);
+  EXPECT_TRUE(outer(x).equal(x.exp() * 2));
+  EXPECT_EQ(inner.stats().traces, 0);
+}
+
+}  // namespace
+}  // namespace tandem::testing

@@ -1,0 +1,166 @@
+// Texts of options, from the code and from the environment.
+#include "support/environment.h"
+#include "support/error_text.h"
+#include "tandem/tandem.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <memory>
+#include <string>
+
+namespace tandem {
+namespace {
+
+using test::EnvironmentVariable;
+using test::error_text;
+using T = at::Tensor;
+
+template <class Error>
+std::string text_of(Options options) {
+  return error_text<Error>([&] { compile([](const T& x) { return x; }, std::move(options)); });
+}
+
+template <class Error>
+std::string text_of(const char* name, const char* value) {
+  EnvironmentVariable variable(name, value);
+  return text_of<Error>(Options{});
+}
+
+TEST(OptionsErrors, ValuesThatMakeNoSense) {
+  EXPECT_EQ(text_of<UserError>({.partitioner = nullptr}),
+            "options: partitioner is empty\n"
+            "  remedy: leave it out, or give tandem::default_partition or a function of your own");
+  EXPECT_EQ(text_of<UserError>({.max_entries = 0}),
+            "options: max_entries is 0: expected at least 1\n"
+            "  remedy: 1 keeps a single entry; to run without Tandem, call your function itself");
+  EXPECT_EQ(text_of<UserError>({.verify_every = -1}),
+            "options: verify_every is -1: expected 0 (never) or a number of calls\n"
+            "  remedy: leave it out");
+  EXPECT_EQ(text_of<UserError>({.memory_budget = 1.5}),
+            "options: memory_budget is 1.5: expected a share from 0 to 1\n"
+            "  remedy: for a limit in bytes use peak_limit_bytes");
+  EXPECT_EQ(text_of<UserError>({.peak_limit_bytes = 0}),
+            "options: peak_limit_bytes is 0: expected more than 0\n"
+            "  remedy: leave it out for no limit");
+  EXPECT_EQ(text_of<UserError>({.modules = {nullptr}}),
+            "options: modules[0] is a null pointer\n"
+            "  remedy: construct the module before compiling");
+  EXPECT_EQ(text_of<UserError>({.closes_over = {nullptr}}),
+            "options: closes_over[0] is a null pointer\n"
+            "  remedy: give the address of the tensor variable that the function closes over");
+  EXPECT_EQ(text_of<UserError>({.backend = std::shared_ptr<Backend>()}),
+            "options: backend is a null pointer\n"
+            "  remedy: give a Backend object, or the name of one: \"eager\"");
+}
+
+TEST(OptionsErrors, FieldsThatAreNotBuiltYet) {
+  EXPECT_EQ(text_of<UnsupportedError>({.partitioner = min_cut}),
+            "options: partitioner = min_cut is not built yet\n"
+            "  instead: tandem::default_partition, which saves what the recorded backward reads");
+  EXPECT_EQ(text_of<UnsupportedError>({.dynamic = Dynamic::always}),
+            "options: dynamic = always is not built yet\n"
+            "  instead: never, which compiles one entry per set of sizes");
+  EXPECT_EQ(text_of<UnsupportedError>({.dynamic = Dynamic::automatic}),
+            "options: dynamic = automatic is not built yet\n"
+            "  instead: never, which compiles one entry per set of sizes");
+  EXPECT_EQ(text_of<UnsupportedError>({.integer_sizes = IntegerSizes::inferred}),
+            "options: integer_sizes = inferred is not built yet\n"
+            "  instead: checked; sizes are constants of an entry until symbolic sizes exist");
+  EXPECT_EQ(text_of<UnsupportedError>({.integer_sizes = IntegerSizes::strict}),
+            "options: integer_sizes = strict is not built yet\n"
+            "  instead: checked; sizes are constants of an entry until symbolic sizes exist");
+  EXPECT_EQ(text_of<UnsupportedError>({.rounding = Rounding::fast}),
+            "options: rounding = fast is not built yet\n"
+            "  instead: eager, which keeps eager's order of operations");
+  EXPECT_EQ(text_of<UnsupportedError>({.random = Random::fast}),
+            "options: random = fast is not built yet\n"
+            "  instead: eager, which draws the numbers that eager draws");
+  EXPECT_EQ(text_of<UnsupportedError>({.mutations = Mutations::epilogue}),
+            "options: mutations = epilogue is not built yet\n"
+            "  instead: in_graph, with the same effect on the arguments");
+  EXPECT_EQ(text_of<UnsupportedError>({.memory_budget = 0.5}),
+            "options: memory_budget is not built yet\n"
+            "  instead: leave it out; the partitioner decides what is saved");
+  EXPECT_EQ(text_of<UnsupportedError>({.peak_limit_bytes = 1 << 20}),
+            "options: peak_limit_bytes is not built yet\n"
+            "  instead: leave it out; no limit is kept");
+  EXPECT_EQ(text_of<UnsupportedError>({.higher_order = false}),
+            "options: higher_order = false is not built yet\n"
+            "  instead: true, which keeps arguments alive until the backward");
+  EXPECT_EQ(text_of<UnsupportedError>({.verify_every = 3}),
+            "options: verify_every is not built yet\n"
+            "  instead: 0; name what the function depends on in modules, closes_over or guard_on");
+  EXPECT_EQ(text_of<UnsupportedError>({.cache_dir = "cache"}),
+            "options: cache_dir is not built yet\n"
+            "  instead: leave it out; every process compiles for itself");
+  EXPECT_EQ(text_of<UnsupportedError>({.on_event = [](const Event&) { return true; }}),
+            "options: on_event is not built yet\n"
+            "  instead: leave it out; stats().seconds tells the times afterwards");
+}
+
+TEST(OptionsErrors, AnEnvironmentVariableThatCannotBeRead) {
+  const std::string remedy = "\n  remedy: correct it or unset it; it beats what the program says";
+  auto expected = [&](const std::string& what) {
+    return "options: environment variable " + what + remedy;
+  };
+
+  EXPECT_EQ(text_of<UserError>("TANDEM_CHECK", "2"),
+            expected("TANDEM_CHECK cannot be read: expected 0 or 1, got \"2\""));
+  EXPECT_EQ(
+      text_of<UserError>("TANDEM_DYNAMIC", "sometimes"),
+      expected(
+          "TANDEM_DYNAMIC cannot be read: expected automatic, never or always, got \"sometimes\""));
+  EXPECT_EQ(text_of<UserError>("TANDEM_HIGHER_ORDER", "yes"),
+            expected("TANDEM_HIGHER_ORDER cannot be read: expected true or false, got \"yes\""));
+  EXPECT_EQ(
+      text_of<UserError>("TANDEM_INTEGER_SIZES", "x"),
+      expected(
+          "TANDEM_INTEGER_SIZES cannot be read: expected checked, inferred or strict, got \"x\""));
+  EXPECT_EQ(
+      text_of<UserError>("TANDEM_LOG", "verbose"),
+      expected("TANDEM_LOG cannot be read: expected warning, info or debug, got \"verbose\""));
+  EXPECT_EQ(
+      text_of<UserError>("TANDEM_MAX_ENTRIES", "0"),
+      expected("TANDEM_MAX_ENTRIES cannot be read: expected an integer, at least 1, got \"0\""));
+  EXPECT_EQ(
+      text_of<UserError>("TANDEM_MAX_ENTRIES", "4x"),
+      expected("TANDEM_MAX_ENTRIES cannot be read: expected an integer, at least 1, got \"4x\""));
+  EXPECT_EQ(
+      text_of<UserError>("TANDEM_MEMORY_BUDGET", "2"),
+      expected("TANDEM_MEMORY_BUDGET cannot be read: expected a number from 0 to 1, got \"2\""));
+  EXPECT_EQ(text_of<UserError>("TANDEM_MUTATIONS", "x"),
+            expected("TANDEM_MUTATIONS cannot be read: expected in_graph or epilogue, got \"x\""));
+  EXPECT_EQ(text_of<UserError>("TANDEM_ON_OVERFLOW", "x"),
+            expected("TANDEM_ON_OVERFLOW cannot be read: expected eager or error, got \"x\""));
+  EXPECT_EQ(text_of<UserError>("TANDEM_ON_UNSUPPORTED", "x"),
+            expected("TANDEM_ON_UNSUPPORTED cannot be read: expected error or eager, got \"x\""));
+  EXPECT_EQ(text_of<UserError>("TANDEM_PARTITIONER", "x"),
+            expected("TANDEM_PARTITIONER cannot be read: expected default or min_cut, got \"x\""));
+  EXPECT_EQ(
+      text_of<UserError>("TANDEM_PEAK_LIMIT_BYTES", "1GB"),
+      expected(
+          "TANDEM_PEAK_LIMIT_BYTES cannot be read: expected an integer, at least 1, got \"1GB\""));
+  EXPECT_EQ(text_of<UserError>("TANDEM_RANDOM", "x"),
+            expected("TANDEM_RANDOM cannot be read: expected eager or fast, got \"x\""));
+  EXPECT_EQ(text_of<UserError>("TANDEM_ROUNDING", "x"),
+            expected("TANDEM_ROUNDING cannot be read: expected eager or fast, got \"x\""));
+  EXPECT_EQ(
+      text_of<UserError>("TANDEM_VERIFY_EVERY", "-1"),
+      expected("TANDEM_VERIFY_EVERY cannot be read: expected an integer, at least 0, got \"-1\""));
+}
+
+TEST(OptionsErrors, EnvironmentVariablesThatAreNotBuiltYet) {
+  EXPECT_EQ(text_of<UnsupportedError>("TANDEM_CHECK", "1"),
+            "options: environment variable TANDEM_CHECK=1 is not built yet\n"
+            "  instead: unset it; the eager backend is what other backends are checked with");
+  EXPECT_EQ(text_of<UnsupportedError>("TANDEM_CPU", "avx2"),
+            "options: environment variable TANDEM_CPU=avx2 is not built yet\n"
+            "  instead: unset it; ATEN_CPU_CAPABILITY chooses libtorch's own kernels");
+  EXPECT_EQ(text_of<UnsupportedError>("TANDEM_DYNAMIC", "always"),
+            "options: dynamic = always is not built yet\n"
+            "  instead: never, which compiles one entry per set of sizes");
+}
+
+}  // namespace
+}  // namespace tandem

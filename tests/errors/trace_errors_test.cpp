@@ -1,0 +1,254 @@
+/// What Tandem says when a function cannot be captured, and that nothing has happened by then.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <iostream>
+
+#include "support/error_text.h"
+#include "tandem/tandem.h"
+
+namespace tandem {
+namespace {
+
+using test::error_text;
+using T = at::Tensor;
+
+T leaf(at::IntArrayRef sizes) { return torch::randn(sizes).set_requires_grad(true); }
+
+template <class F>
+std::string unsupported(F function, const T& x) {
+  auto compiled = compile<T(T)>(std::move(function));
+  const T before = x.detach().clone();
+  const uint32_t version = x._version();
+  const T stream = at::detail::getDefaultCPUGenerator().get_state();
+  std::string text = error_text<UnsupportedError>([&] { compiled(x); });
+  EXPECT_TRUE(before.equal(x.detach()));
+  EXPECT_EQ(version, x._version());
+  EXPECT_TRUE(stream.equal(at::detail::getDefaultCPUGenerator().get_state()));
+  return text;
+}
+
+TEST(TraceErrors, ReadingAValue) {
+  const std::string text = unsupported([](const T& x) { return x * x.sum().item<float>(); }, torch::ones({4}));
+  EXPECT_EQ(text,
+            "trace: aten._local_scalar_dense reads the value of a tensor, which a trace does not have\n"
+            "  operands: f32[]\n"
+            "  remedy:   read it outside the compiled function and pass the number as an argument, or keep the "
+            "computation on tensors (torch::where instead of if)");
+}
+
+TEST(TraceErrors, BranchingOnAClosedOverTensor) {
+  T flag = torch::tensor(true);
+  const std::string text = unsupported([flag](const T& x) { return flag.item<bool>() ? x : -x; }, torch::ones({4}));
+  EXPECT_EQ(text.substr(0, 46), "trace: aten._local_scalar_dense reads the valu");
+}
+
+TEST(TraceErrors, ReadingADataPointer) {
+  const std::string text = unsupported([](const T& x) { return x * x.data_ptr<float>()[0]; }, torch::ones({4}));
+  EXPECT_EQ(text.substr(0, text.find('\n')),
+            "trace: the function reads the data of a tensor (data_ptr, accessor, printing), which a trace does not "
+            "have");
+  EXPECT_NE(text.find("\n  remedy:   read it outside the compiled function"), std::string::npos);
+}
+
+TEST(TraceErrors, PrintingATensor) {
+  const std::string text = unsupported(
+      [](const T& x) {
+        std::ostringstream out;
+        out << x;
+        return x;
+      },
+      torch::ones({4}));
+  EXPECT_EQ(text.substr(0, 6), "trace:") << text;
+  EXPECT_NE(text.find("remedy:"), std::string::npos) << text;
+}
+
+TEST(TraceErrors, SizeThatDependsOnData) {
+  EXPECT_EQ(unsupported([](const T& x) { return x.nonzero(); }, torch::ones({4})),
+            "trace: aten.nonzero has a result whose size depends on data\n"
+            "  operands: f32[4]\n"
+            "  remedy:   use a form with a fixed size (torch::where, masked_fill, a mask that multiplies), or call it "
+            "outside the compiled function");
+}
+
+TEST(TraceErrors, IndexingWithAMask) {
+  EXPECT_EQ(unsupported([](const T& x) { return x.index({x > 0}); }, torch::ones({4})).substr(0, 67),
+            "trace: aten.index.Tensor with a mask has a result whose size depend");
+}
+
+// The same op with integer indices has a size that is known.
+TEST(TraceErrors, IndexingWithIntegersIsFine) {
+  auto f = compile([](const T& x) { return x.index({torch::tensor({2, 0})}); });
+  EXPECT_TRUE(f(torch::arange(4)).equal(torch::tensor({2, 0})));
+}
+
+TEST(TraceErrors, BackwardInside) {
+  T w = leaf({4});
+  const std::string text = unsupported(
+      [w](const T& x) {
+        T loss = (x * w).sum();
+        loss.backward();
+        return loss;
+      },
+      torch::ones({4}));
+  EXPECT_EQ(text,
+            "trace: backward() inside the compiled function accumulates into closed-over tensor 0 (f32[4])\n"
+            "  remedy: return the loss and call backward() on it outside, or use torch::autograd::grad inside");
+  EXPECT_FALSE(w.grad().defined());
+}
+
+TEST(TraceErrors, OptimizerInside) {
+  torch::nn::Linear net(4, 1);
+  torch::optim::SGD optimizer(net->parameters(), 0.1);
+  net(torch::ones({1, 4})).sum().backward();
+  const T before = net->weight.detach().clone();
+  auto step = compile(net, [&](const T& x) {
+    T y = net(x).sum();
+    optimizer.step();
+    return y;
+  });
+  EXPECT_EQ(error_text<UnsupportedError>([&] { step(torch::ones({1, 4})); }),
+            "trace: the compiled function uses .grad() of parameter \"weight\"\n"
+            "  remedy: step optimizers and clip gradients outside the compiled function, or pass the gradient as an "
+            "argument");
+  EXPECT_TRUE(before.equal(net->weight.detach()));
+}
+
+TEST(TraceErrors, DifferentiableWriteToAnArgument) {
+  const T p = leaf({4});
+  EXPECT_EQ(unsupported([](const T& x) { return x.mul_(2) + 1; }, p * 1),
+            "signature: argument 0 is written in place by a differentiable operation\n"
+            "  cause:  an in-place op in grad mode, so that the argument itself gets a new grad_fn\n"
+            "  remedy: use the out-of-place form and return the result, or write under torch::NoGradGuard");
+}
+
+TEST(TraceErrors, ChangedMetadata) {
+  EXPECT_EQ(unsupported([](const T& x) { return x.t_() * 2; }, torch::ones({2, 3})),
+            "signature: argument 0 leaves the function with other sizes, strides or storage\n"
+            "  cause:  an in-place view or resize (t_, squeeze_, resize_, set_, ...) of it\n"
+            "  remedy: use the out-of-place form and return the result");
+}
+
+TEST(TraceErrors, SwitchedRequiresGrad) {
+  EXPECT_EQ(unsupported([](const T& x) { return x.detach().requires_grad_() * 2; }, torch::ones({3})), "(no error)");
+  EXPECT_EQ(unsupported(
+                [](const T& x) {
+                  T y = x;
+                  return y.requires_grad_() * 2;
+                },
+                torch::ones({3})),
+            "signature: argument 0 has its requires_grad switched on inside the function\n"
+            "  remedy: call requires_grad_() or detach_() outside the compiled function");
+}
+
+TEST(TraceErrors, ResultsThatShareAnIntermediate) {
+  auto f = compile([](const T& x) {
+    T y = x * 2;
+    return std::pair{y, y.view(-1)};
+  });
+  EXPECT_EQ(error_text<UnsupportedError>([&] { f(torch::ones({2, 2})); }),
+            "signature: output 0 shares memory with another output without being a view of an input\n"
+            "  value:  f32[2, 2]\n"
+            "  remedy: return a copy of it (clone()), or one of the two only");
+}
+
+TEST(TraceErrors, WrittenArgumentThatOverlapsAnother) {
+  auto f = compile([](const T& x, const T& y) {
+    x.add_(1);
+    return x.sum() + y.sum();
+  });
+  const T base = torch::zeros({8});
+  EXPECT_EQ(error_text<UnsupportedError>([&] { f(base.slice(0, 0, 5), base.slice(0, 4, 8)); }),
+            "signature: argument 0 is written and shares memory with argument 1\n"
+            "  remedy: pass tensors that do not overlap, or clone() one of them");
+  EXPECT_EQ(base.sum().item<float>(), 0);
+  // Neighbours on one storage are fine.
+  EXPECT_EQ(f(base.slice(0, 0, 4), base.slice(0, 4, 8)).item<float>(), 4);
+  EXPECT_EQ(base.sum().item<float>(), 4);
+}
+
+TEST(TraceErrors, TensorThatOutlivesItsTrace) {
+  T kept;
+  auto f = compile([&kept](const T& x) {
+    kept = x * 2;
+    return x + 1;
+  });
+  f(torch::ones({2}));
+  EXPECT_EQ(error_text<UserError>([&] { kept + 1; }),
+            "trace: aten.add.Scalar was given a tensor that belongs to a trace which is over\n"
+            "  operand: f32[2]\n"
+            "  remedy:  do not keep tensors that the compiled function made or received in variables that outlive it; "
+            "return them instead");
+}
+
+TEST(TraceErrors, SparseArgument) {
+  EXPECT_EQ(error_text<UnsupportedError>([] {
+              compile([](const T& x) { return x * 2; })(torch::eye(3).to_sparse());
+            }),
+            "trace: a tensor with layout Sparse enters the compiled function; only dense strided tensors can be "
+            "traced\n  remedy: convert it with to_dense() or dequantize() outside the function");
+}
+
+TEST(TraceErrors, GradModeLeftChanged) {
+  const bool before = torch::GradMode::is_enabled();
+  EXPECT_EQ(unsupported(
+                [](const T& x) {
+                  torch::GradMode::set_enabled(false);
+                  return x * 2;
+                },
+                torch::ones({3})),
+            "trace: the function leaves the grad mode or autocast changed behind it\n"
+            "  remedy: use guards (torch::NoGradGuard, at::AutoGradMode) that end inside it");
+  EXPECT_EQ(torch::GradMode::is_enabled(), before);
+}
+
+TEST(TraceErrors, CreateGraphThroughACompiledCall) {
+  auto f = compile([](const T& x) { return (x * x * x).sum(); });
+  T x = leaf({3});
+  T y = f(x);
+  EXPECT_EQ(error_text<UnsupportedError>([&] { torch::autograd::grad({y}, {x}, {}, true, true); }),
+            "call: backward with create_graph=true through a compiled function\n"
+            "  remedy: compute the inner gradient inside the compiled function with torch::autograd::grad(..., "
+            "/*retain_graph=*/true, /*create_graph=*/true)");
+}
+
+struct Own : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+TEST(TraceErrors, TheFunctionsOwnExceptionsPassThroughAndTheTracerIsCleanAfterwards) {
+  bool fail = true;
+  auto f = compile([&fail](const T& x) {
+    T y = x * 2;
+    if (fail) throw Own("mine");
+    return y;
+  });
+  EXPECT_THROW(f(torch::ones({2})), Own);
+  EXPECT_TRUE((torch::ones({2}) * 2).equal(torch::full({2}, 2.0)));  // not recorded any more
+  fail = false;
+  EXPECT_TRUE(f(torch::ones({2})).equal(torch::full({2}, 2.0)));
+}
+
+// A compile that failed is not tried again: the function's host code must not run at every call.
+TEST(TraceErrors, AFailedCompileIsRemembered) {
+  int runs = 0;
+  auto f = compile([&runs](const T& x) {
+    ++runs;
+    return x.nonzero();
+  });
+  const std::string first = error_text<UnsupportedError>([&] { f(torch::ones({2})); });
+  EXPECT_EQ(error_text<UnsupportedError>([&] { f(torch::ones({2})); }), first);
+  EXPECT_EQ(runs, 1);
+  f.reset();
+  EXPECT_EQ(error_text<UnsupportedError>([&] { f(torch::ones({2})); }), first);
+  EXPECT_EQ(runs, 2);
+}
+
+TEST(TraceErrors, OnUnsupportedEagerRunsTheCallEagerly) {
+  auto f = compile([](const T& x) { return x.nonzero(); }, {.on_unsupported = OnUnsupported::eager});
+  EXPECT_EQ(f(torch::tensor({1, 0, 1})).size(0), 2);
+  EXPECT_EQ(f.stats().eager_calls, 1);
+}
+
+}  // namespace
+}  // namespace tandem

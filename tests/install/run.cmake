@@ -1,0 +1,40 @@
+# Configures, builds and runs consumer/ against TREE: build, install, or wrong_torch, where the package
+# must refuse a torch of another version.
+
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    string(REPLACE ";" " " text "${ARGN}")
+    message(FATAL_ERROR "failed (${status}): ${text}")
+  endif()
+endfunction()
+
+file(REMOVE_RECURSE "${WORK_DIR}")
+# The package remembers its torch, and programs find libraries by their own run path.
+unset(ENV{TORCH_DIR})
+unset(ENV{LD_LIBRARY_PATH})
+
+set(configure "${CMAKE_COMMAND}" -G ${GENERATOR} -S "${PROJECT_DIR}" -B "${WORK_DIR}/consumer"
+    -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
+if(TREE STREQUAL "install")
+  run("${CMAKE_COMMAND}" --install "${BUILD_DIR}" --config "${CONFIG}" --prefix "${WORK_DIR}/prefix")
+  run(${configure} "-DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix")
+elseif(TREE STREQUAL "build")
+  run(${configure} "-Dtandem_DIR=${BUILD_DIR}")
+else()
+  set(torch "${WORK_DIR}/torch")
+  foreach(file IN ITEMS include/ATen/ATen.h lib/libtorch.so lib/libtorch_cpu.so lib/libc10.so)
+    file(WRITE "${torch}/${file}" "")
+  endforeach()
+  file(WRITE "${torch}/include/torch/headeronly/version.h"
+       "#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 99\n#define TORCH_VERSION_PATCH 1\n")
+  execute_process(COMMAND ${configure} "-Dtandem_DIR=${BUILD_DIR}" "-DTORCH_DIR=${torch}" RESULT_VARIABLE status
+                  OUTPUT_VARIABLE text ERROR_VARIABLE text)
+  string(REGEX REPLACE "[ \n]+" " " text "${text}")
+  if(status EQUAL 0 OR NOT text MATCHES "built with torch [0-9.]+ but [^ ]+ is torch 2.99.1: set TORCH_DIR")
+    message(FATAL_ERROR "expected a sentence about the other torch, got (${status}): ${text}")
+  endif()
+  return()
+endif()
+run("${CMAKE_COMMAND}" --build "${WORK_DIR}/consumer")
+run("${WORK_DIR}/consumer/app")

@@ -1,0 +1,71 @@
+#include "tandem/ir/signature.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace tandem::ir {
+namespace {
+
+TypePtr type(std::vector<Size> sizes) {
+  return std::make_shared<const TensorType>(TensorType::contiguous(c10::ScalarType::Float, std::move(sizes)));
+}
+
+TEST(Signature, PrintsATableOfInputsAndOutputs) {
+  Signature signature;
+  signature.training = true;
+  signature.lifted_count = 2;
+  signature.inputs = {
+      {.role = Descriptor::param("fc.weight"), .type = type({4, 4}), .requires_grad = true, .requires_grad_after = true},
+      {.role = Descriptor::buffer("mean"), .type = type({4}), .data_written = true, .version_delta = 2},
+      {.role = Descriptor::user_input(0), .type = type({2, 4}), .requires_grad = false, .data_written = true,
+       .history_changed = true, .metadata_changed = true, .written_in_grad_mode = true, .version_delta = 1,
+       .requires_grad_after = true},
+      {.role = Descriptor::user_input(1), .type = type({2, 4}), .duplicate_of = 2},
+      {.role = Descriptor::user_input(2), .type = nullptr},
+      {.role = Descriptor::user_input(3), .type = type({1}), .requires_grad = true, .is_leaf = false},
+  };
+  signature.outputs = {
+      {.kind = OutputKind::Fresh, .type = type({2}), .requires_grad = true, .is_leaf = false},
+      {.kind = OutputKind::IsInput, .type = type({2, 4}), .source = 2},
+      {.kind = OutputKind::AliasOfInput, .type = type({8}), .source = 2},
+      {.kind = OutputKind::SameAsOutput, .type = type({2}), .source = 0},
+      {.kind = OutputKind::Undefined, .type = nullptr},
+  };
+  signature.tangents = {{.output = 0, .type = type({2}), .raises = "no"}};
+  EXPECT_EQ(to_string(signature),
+            R"(training: 6 inputs (2 lifted), 5 outputs, 1 tangent
+  input 0   param "fc.weight"  f32[4, 4]  requires grad
+  input 1   buffer "mean"      f32[4]     data written, version +2
+  input 2   user_input 0       f32[2, 4]  data written, history changed, metadata changed, written in grad mode, version +1, requires grad afterwards
+  input 3   user_input 1       f32[2, 4]  same tensor as input 2
+  input 4   user_input 2       undefined
+  input 5   user_input 3       f32[1]     requires grad, not a leaf, no grad afterwards
+  output 0  fresh              f32[2]     requires grad, tangent 0, raises in backward: no
+  output 1  is input 2         f32[2, 4]
+  output 2  view of input 2    f32[8]
+  output 3  same as output 0   f32[2]
+  output 4  undefined
+)");
+  std::ostringstream stream;
+  stream << signature;
+  EXPECT_EQ(stream.str(), to_string(signature));
+}
+
+TEST(Signature, PrintsAnEmptyCall) {
+  EXPECT_EQ(to_string(Signature()), "inference: 0 inputs (0 lifted), 0 outputs, 0 tangents\n");
+}
+
+TEST(Signature, KnowsWhetherACallWritesAnInput) {
+  Signature signature;
+  signature.inputs.resize(2);
+  EXPECT_FALSE(signature.writes_any_input());
+  signature.inputs[1].data_written = true;
+  EXPECT_TRUE(signature.writes_any_input());
+  signature.inputs[1].data_written = false;
+  signature.inputs[1].metadata_changed = true;
+  EXPECT_TRUE(signature.writes_any_input());
+}
+
+}  // namespace
+}  // namespace tandem::ir

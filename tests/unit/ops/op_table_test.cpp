@@ -1,0 +1,184 @@
+#include "ops/op_table.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <set>
+#include <thread>
+
+#include "ops/op_row.h"
+#include "ops/rules.h"
+#include "unit/ops/eager_judge.h"
+
+namespace tandem::ops::testing {
+namespace {
+
+const OpInfo& facts(const std::string& name) { return info(find_op(name)); }
+
+TEST(OpTable, ReadsViewsFromTheSchema) {
+  for (const char* name : {"view", "t", "transpose.int", "expand", "as_strided", "slice.Tensor", "select.int",
+                           "split.Tensor", "unbind.int", "detach", "alias", "_reshape_alias"}) {
+    EXPECT_TRUE(facts(name).is_view) << name;
+    EXPECT_FALSE(facts(name).aliases_undeclared) << name;
+    EXPECT_EQ(facts(name).cost, CostClass::Free) << name;
+    EXPECT_EQ(facts(name).fusion, FusionKind::View) << name;
+  }
+  EXPECT_FALSE(facts("clone").is_view);
+  EXPECT_FALSE(facts("add_.Tensor").is_view);  // its result is its argument, rewritten
+}
+
+TEST(OpTable, ReadsWritesFromTheSchema) {
+  EXPECT_TRUE(facts("add_.Tensor").writes_arguments);
+  EXPECT_TRUE(facts("add.out").writes_arguments);
+  EXPECT_TRUE(facts("_foreach_add_.Scalar").writes_arguments);
+  EXPECT_TRUE(facts("_native_batch_norm_legit").writes_arguments);
+  EXPECT_FALSE(facts("add.Tensor").writes_arguments);
+  EXPECT_FALSE(facts("native_batch_norm").writes_arguments);  // it does write, and does not say so
+  EXPECT_TRUE(facts("native_batch_norm").hidden_writes);
+}
+
+// Dropping a draw would shift the random stream of every later op; dropping a check would lose an error.
+TEST(OpTable, KeepsDrawsEffectsAndWrites) {
+  for (const char* name : {"bernoulli.p", "rand", "randn_like", "native_dropout", "multinomial", "_assert_async.msg",
+                           "_functional_assert_async.msg", "_print", "native_batch_norm", "add_.Tensor",
+                           "mkldnn_rnn_layer_backward", "_foreach_mul_.Scalar"}) {
+    EXPECT_FALSE(facts(name).removable()) << name;
+    EXPECT_FALSE(facts(name).mergeable()) << name;
+  }
+  for (const char* name : {"add.Tensor", "mm", "view", "native_layer_norm", "_unsafe_view", "full"}) {
+    EXPECT_TRUE(facts(name).removable()) << name;
+    EXPECT_TRUE(facts(name).mergeable()) << name;
+  }
+}
+
+TEST(OpTable, TellsWhatOnlyDataCanAnswer) {
+  for (const char* name : {"_local_scalar_dense", "equal", "allclose"}) EXPECT_TRUE(facts(name).reads_data) << name;
+  for (const char* name : {"nonzero", "masked_select", "_unique2", "bincount", "_ctc_loss.Tensor"}) {
+    EXPECT_TRUE(facts(name).data_dependent_shape) << name;
+  }
+  // Tagged as dynamic, but so only for some arguments; those are refused when they come.
+  for (const char* name : {"index.Tensor", "_ctc_loss", "repeat_interleave.Tensor"}) {
+    EXPECT_FALSE(facts(name).data_dependent_shape) << name;
+  }
+}
+
+TEST(OpTable, ClassifiesWork) {
+  EXPECT_EQ(facts("mm").cost, CostClass::MatrixProduct);
+  EXPECT_EQ(facts("addmm").cost, CostClass::MatrixProduct);
+  EXPECT_EQ(facts("convolution_backward").cost, CostClass::Convolution);
+  EXPECT_EQ(facts("_scaled_dot_product_flash_attention_for_cpu").cost, CostClass::Attention);
+  EXPECT_EQ(facts("sum.dim_IntList").cost, CostClass::Reduction);
+  EXPECT_EQ(facts("sum.dim_IntList").fusion, FusionKind::Reduction);
+  EXPECT_EQ(facts("cat").cost, CostClass::Copy);
+  EXPECT_EQ(facts("gelu").fusion, FusionKind::Pointwise);  // by its tag
+  EXPECT_EQ(facts("hardswish_backward").fusion, FusionKind::Pointwise);
+  EXPECT_EQ(facts("equal").fusion, FusionKind::None);  // tagged pointwise, returns one bool
+  EXPECT_EQ(facts("bernoulli.p").fusion, FusionKind::None);
+}
+
+TEST(OpTable, DecidesFromArgumentsWhetherACallDraws) {
+  at::Tensor x = at::rand({1, 1, 2, 4});
+  c10::OperatorHandle attention = find_op("_scaled_dot_product_attention_math");
+  auto attend = [&](double dropout) {
+    return with_defaults(attention, {x, x, x, c10::IValue(), dropout});
+  };
+  EXPECT_TRUE(draws(attention, attend(0.5)));
+  EXPECT_FALSE(draws(attention, attend(0.0)));
+
+  c10::OperatorHandle rrelu = find_op("rrelu_with_noise_functional");
+  EXPECT_TRUE(draws(rrelu, with_defaults(rrelu, {x, x, 0.1, 0.3, true})));
+  EXPECT_FALSE(draws(rrelu, with_defaults(rrelu, {x, x, 0.1, 0.3, false})));
+
+  c10::OperatorHandle dropout = find_op("native_dropout");
+  EXPECT_TRUE(draws(dropout, std::vector<c10::IValue>{x, 0.5, c10::IValue()}));  // none means training
+  EXPECT_FALSE(draws(dropout, std::vector<c10::IValue>{x, 0.5, false}));
+  EXPECT_FALSE(draws(find_op("relu"), std::vector<c10::IValue>{x}));
+  EXPECT_TRUE(draws(find_op("bernoulli.p"), std::vector<c10::IValue>{x, 0.0, c10::IValue()}));
+}
+
+TEST(OpTable, ListsTheAliasesThatRealStoragesShow) {
+  at::Tensor x = at::rand({4, 6});
+  auto shares = [&](const at::Tensor& result) { return result.storage().is_alias_of(x.storage()); };
+  EXPECT_TRUE(shares(at::_unsafe_view(x, {24})));
+  for (const at::Tensor& piece : at::unsafe_split(x, 2, 0)) EXPECT_TRUE(shares(piece));
+  for (const at::Tensor& piece : at::unsafe_split_with_sizes(x, {1, 3}, 0)) EXPECT_TRUE(shares(piece));
+  for (const at::Tensor& piece : at::unsafe_chunk(x, 2, 0)) EXPECT_TRUE(shares(piece));
+  for (const char* name : {"_unsafe_view", "unsafe_split.Tensor", "unsafe_split_with_sizes", "unsafe_chunk"}) {
+    EXPECT_TRUE(facts(name).aliases_undeclared) << name;
+    EXPECT_TRUE(facts(name).is_view) << name;
+  }
+}
+
+TEST(OpTable, FindsTheInplaceOverload) {
+  auto inplace = [](const char* name) {
+    auto found = inplace_overload(find_op(name));
+    return found ? c10::toString(found->operator_name()) : std::string("none");
+  };
+  EXPECT_EQ(inplace("add.Tensor"), "aten::add_.Tensor");
+  EXPECT_EQ(inplace("relu"), "aten::relu_");
+  EXPECT_EQ(inplace("relu"), "aten::relu_");  // remembered
+  EXPECT_EQ(inplace("mm"), "none");
+  EXPECT_EQ(inplace("add_.Tensor"), "none");
+  EXPECT_EQ(inplace("where.self"), "none");
+  // `squeeze_` changes metadata only: it writes no data, and its overload returns a view.
+  EXPECT_EQ(inplace("convolution"), "none");
+}
+
+TEST(OpTable, HasEveryOpOnce) {
+  std::set<std::string_view> seen;
+  for (const OpRow& row : op_rows()) EXPECT_TRUE(seen.insert(row.op).second) << row.op << " has two rows";
+}
+
+TEST(OpTable, NamesOnlyOpsThatTheDispatcherKnows) {
+  for (const OpRow& row : op_rows()) {
+    std::string name = "aten::" + std::string(row.op.substr(0, row.op.find('.')));
+    size_t dot = row.op.find('.');
+    std::string overload = dot == std::string_view::npos ? "" : std::string(row.op.substr(dot + 1));
+    auto op = c10::Dispatcher::singleton().findSchema({name, overload});
+    ASSERT_TRUE(op) << row.op << " is unknown to this libtorch";
+    EXPECT_EQ(find_row(*op), &row);
+    if (!row.draw_switch.empty()) EXPECT_GE(info(*op).draw_switch, 0) << row.op;
+  }
+}
+
+// A rule nobody compared with eager is a guess. Exempt: rules without results, out overloads (they share the
+// rule of the functional one), and the rule that only refuses.
+TEST(OpTable, HasACaseAgainstEagerForEveryRule) {
+  std::set<std::string> cases;
+  const ::testing::UnitTest& program = *::testing::UnitTest::GetInstance();
+  for (int i = 0; i < program.total_test_suite_count(); ++i) {
+    const ::testing::TestSuite& suite = *program.GetTestSuite(i);
+    for (int j = 0; j < suite.total_test_count(); ++j) {
+      std::string name = suite.GetTestInfo(j)->name();
+      if (!name.starts_with("SayWhatEagerDoes/")) continue;
+      name.erase(0, name.find('/') + 1);
+      cases.insert(name.substr(0, name.rfind('_')));
+    }
+  }
+  for (const OpRow& row : op_rows()) {
+    bool exempt = row.rule == nullptr || row.rule == rules::nothing || row.rule == rules::index ||
+                  row.op.ends_with("out");
+    std::string name(row.op);
+    std::replace(name.begin(), name.end(), '.', '_');
+    EXPECT_TRUE(exempt || cases.contains(name)) << row.op << " has a rule and no case in rules_*_test.cpp";
+  }
+}
+
+TEST(OpTable, AnswersEveryThreadAlike) {
+  std::vector<c10::OperatorHandle> ops;
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (auto op = c10::Dispatcher::singleton().findSchema(name)) ops.push_back(*op);
+  }
+  std::vector<std::vector<const OpInfo*>> answers(4);
+  std::vector<std::thread> threads;
+  for (auto& answer : answers) {
+    threads.emplace_back([&ops, &answer] {
+      for (const c10::OperatorHandle& op : ops) answer.push_back(&info(op));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& answer : answers) EXPECT_EQ(answer, answers[0]);
+}
+
+}  // namespace
+}  // namespace tandem::ops::testing

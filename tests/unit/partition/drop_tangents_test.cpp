@@ -1,0 +1,181 @@
+#include "partition/drop_tangents.h"
+
+#include "support/graph_text.h"
+#include "tandem/ir/text.h"
+
+#include <gtest/gtest.h>
+
+namespace tandem::partition {
+namespace {
+
+// Two results of a function of `a` and `b`; `a` is used for both.
+constexpr char kTwoResults[] = R"(
+  graph g.backward(%s: f32[4] saved 0, %d0: f32[4] tangent 0, %d1: f32[4] tangent 1) {
+    backward:
+    %from0: f32[4] = aten.mul.Tensor(%d0, %s)
+    %from1: f32[4] = aten.neg(%d1)
+    %da: f32[4] = aten.add.Tensor(%from0, %from1, alpha=1)
+    %db: f32[4] = aten.mul.Tensor(%from1, %s)
+    return %da: grad 0, %db: grad 1, none: grad 2
+  })";
+
+TEST(DropTangents, KeepsTheGraphIfAllAreDefined) {
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kTwoResults), {true, true}), kTwoResults);
+}
+
+TEST(DropTangents, LeavesTheUndefinedTermOutOfASum) {
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kTwoResults), {false, true}), R"(
+    graph g.backward(%s: f32[4] saved 0, %d0: f32[4] tangent 0, %d1: f32[4] tangent 1) {
+      backward:
+      %from1: f32[4] = aten.neg(%d1)
+      %db: f32[4] = aten.mul.Tensor(%from1, %s)
+      return %from1: grad 0, %db: grad 1, none: grad 2
+    })");
+}
+
+// Zeros would move parameters under weight decay.
+TEST(DropTangents, MakesAGradientUndefinedThatDependsOnNoDefinedTangent) {
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kTwoResults), {true, false}), R"(
+    graph g.backward(%s: f32[4] saved 0, %d0: f32[4] tangent 0, %d1: f32[4] tangent 1) {
+      backward:
+      %from0: f32[4] = aten.mul.Tensor(%d0, %s)
+      return %from0: grad 0, none: grad 1, none: grad 2
+    })");
+}
+
+TEST(DropTangents, MakesEveryGradientUndefinedIfNoTangentIsDefined) {
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kTwoResults), {false, false}), R"(
+    graph g.backward(%s: f32[4] saved 0, %d0: f32[4] tangent 0, %d1: f32[4] tangent 1) {
+      return none: grad 0, none: grad 1, none: grad 2
+    })");
+}
+
+TEST(DropTangents, WritesZerosOutInsideAList) {
+  constexpr char text[] = R"(
+    graph g.backward(%s: f32[2] saved 0, %d0: f32[2] tangent 0, %d1: f32[2] tangent 1, %d2: f32[3] tangent 2) {
+      backward:
+      %a: f32[2] = aten.mul.Tensor(%d0, %s)
+      %b: f32[2] = aten.neg(%d0)
+      %dx: f32[9] = aten.cat([%a, %d1, %b, %d2], 0)
+      return %dx: grad 0
+    })";
+
+  // The two missing parts share one tensor of zeros; what computed them is gone.
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {false, true, true}), R"(
+    graph g.backward(%s: f32[2] saved 0, %d0: f32[2] tangent 0, %d1: f32[2] tangent 1, %d2: f32[3] tangent 2) {
+      backward:
+      %0: f32[2] = aten.zeros([2], dtype=f32, layout=strided, device=cpu, pin_memory=none)
+      %dx: f32[9] = aten.cat([%0, %d1, %0, %d2], 0)
+      return %dx: grad 0
+    })");
+}
+
+TEST(DropTangents, WritesZerosOutWithTheStridesOfTheType) {
+  constexpr char text[] = R"(
+    graph g.backward(%d0: f32[2, 3] tangent 0, %d1: f32[3, 2] (1, 3) tangent 1) {
+      backward:
+      %t: f32[3, 2] (1, 3) = aten.t(%d0)
+      %dx: f32[6, 2] = aten.cat([%t, %d1], 0)
+      return %dx: grad 0
+    })";
+
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {false, true}), R"(
+    graph g.backward(%d0: f32[2, 3] tangent 0, %d1: f32[3, 2] (1, 3) tangent 1) {
+      backward:
+      %0: f32[6] = aten.zeros([6], dtype=f32, layout=strided, device=cpu, pin_memory=none)
+      %1: f32[3, 2] (1, 3) = aten.as_strided(%0, [3, 2], [1, 3], none)
+      %dx: f32[6, 2] = aten.cat([%1, %d1], 0)
+      return %dx: grad 0
+    })");
+}
+
+// The sum broadcasts, so the other term alone has another type.
+TEST(DropTangents, KeepsASumThatChangesTheType) {
+  constexpr char text[] = R"(
+    graph g.backward(%d0: f32[2, 3] tangent 0, %d1: f32[3] tangent 1) {
+      backward:
+      %dx: f32[2, 3] = aten.add.Tensor(%d0, %d1, alpha=1)
+      return %dx: grad 0
+    })";
+
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {false, true}), R"(
+    graph g.backward(%d0: f32[2, 3] tangent 0, %d1: f32[3] tangent 1) {
+      backward:
+      %0: f32[2, 3] = aten.zeros([2, 3], dtype=f32, layout=strided, device=cpu, pin_memory=none)
+      %dx: f32[2, 3] = aten.add.Tensor(%0, %d1, alpha=1)
+      return %dx: grad 0
+    })");
+}
+
+TEST(DropTangents, KeepsASumWithAFactor) {
+  constexpr char text[] = R"(
+    graph g.backward(%d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {
+      backward:
+      %dx: f32[3] = aten.add.Tensor(%d0, %d1, alpha=2)
+      return %dx: grad 0
+    })";
+
+  EXPECT_EQ(drop_tangents(ir::parse(text), {false, true}).node_count(), 2u);
+}
+
+// `ones_like` of a zero is not zero, and a comparison with it need not be false.
+TEST(DropTangents, ComputesWhatIsNotLinearWithZeros) {
+  constexpr char text[] = R"(
+    graph g.backward(%s: f32[3] saved 0, %d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {
+      backward:
+      %ones: f32[3] = aten.ones_like(%d0, dtype=none, layout=none, device=none, pin_memory=none, memory_format=none)
+      %is_zero: bool[3] = aten.eq.Scalar(%d0, 0)
+      %a: f32[3] = aten.mul.Tensor(%d1, %ones)
+      %b: f32[3] = aten.mul.Tensor(%d1, %is_zero)
+      %c: f32[3] = aten.mul.Tensor(%ones, %s)
+      return %a: grad 0, %b: grad 1, %c: grad 2
+    })";
+
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {false, true}), R"(
+    graph g.backward(%s: f32[3] saved 0, %d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {
+      backward:
+      %0: f32[3] = aten.zeros([3], dtype=f32, layout=strided, device=cpu, pin_memory=none)
+      %ones: f32[3] = aten.ones_like(%0, dtype=none, layout=none, device=none, pin_memory=none, memory_format=none)
+      %is_zero: bool[3] = aten.eq.Scalar(%0, 0)
+      %a: f32[3] = aten.mul.Tensor(%d1, %ones)
+      %b: f32[3] = aten.mul.Tensor(%d1, %is_zero)
+      return %a: grad 0, %b: grad 1, none: grad 2
+    })");
+}
+
+// Ruling on random ops: same draws in number and order, whoever reads them.
+TEST(DropTangents, KeepsADrawMadeFromAnUndefinedTangent) {
+  constexpr char text[] = R"(
+    graph g.backward(%s: f32[3] saved 0, %d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {
+      backward:
+      %h: f32[3] = aten.mul.Tensor(%d0, %s)
+      %draw: f32[3] = aten.bernoulli.p(%h, 0.5, generator=none)
+      %a: f32[3] = aten.mul.Tensor(%draw, %s)
+      %b: f32[3] = aten.mul.Tensor(%d1, %s)
+      return %a: grad 0, %b: grad 1
+    })";
+
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {false, true}), R"(
+    graph g.backward(%s: f32[3] saved 0, %d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {
+      backward:
+      %0: f32[3] = aten.zeros([3], dtype=f32, layout=strided, device=cpu, pin_memory=none)
+      %draw: f32[3] = aten.bernoulli.p(%0, 0.5, generator=none)
+      %b: f32[3] = aten.mul.Tensor(%d1, %s)
+      return none: grad 0, %b: grad 1
+    })");
+}
+
+TEST(DropTangents, KeepsAGradientThatDependsOnNoTangentAtAll) {
+  constexpr char text[] = R"(
+    graph g.backward(%s: f32[3] saved 0, %d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {
+      return %s: grad 0, %d0: grad 1, %d1: grad 2
+    })";
+
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {false, true}), R"(
+    graph g.backward(%s: f32[3] saved 0, %d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {
+      return %s: grad 0, none: grad 1, %d1: grad 2
+    })");
+}
+
+}  // namespace
+}  // namespace tandem::partition

@@ -1,0 +1,104 @@
+#include "passes/remove_dead_nodes.h"
+
+#include "support/graph_text.h"
+#include "tandem/ir/text.h"
+
+#include <gtest/gtest.h>
+
+namespace tandem::passes {
+namespace {
+
+TEST(RemoveDeadNodes, ErasesAChainInOneRun) {
+  ir::Graph graph = ir::parse(R"(
+    graph g(%x: f32[4] user_input 0) {
+      %unused: f32[4] = aten.sin(%x)
+      %also_unused: f32[4] = aten.cos(%unused)
+      %y: f32[4] = aten.exp(%x)
+      return %y: output 0
+    })");
+
+  PassResult result = remove_dead_nodes(graph);
+
+  EXPECT_EQ(result.changes, 2);
+  EXPECT_GRAPH_EQ(graph, R"(
+    graph g(%x: f32[4] user_input 0) {
+      %y: f32[4] = aten.exp(%x)
+      return %y: output 0
+    })");
+}
+
+// Dropping the draw would shift the random stream of every later op.
+TEST(RemoveDeadNodes, KeepsARandomDrawThatNobodyReads) {
+  constexpr char text[] = R"(
+    graph g(%x: f32[4] user_input 0) {
+      %base: f32[4] = aten.sin(%x)
+      %draw: f32[4] = aten.bernoulli.p(%base, 0.5, generator=none)
+      return %x: output 0
+    })";
+  ir::Graph graph = ir::parse(text);
+
+  EXPECT_EQ(remove_dead_nodes(graph).changes, 0);
+  EXPECT_GRAPH_EQ(graph, text);
+}
+
+TEST(RemoveDeadNodes, KeepsAWriteThatNobodyReads) {
+  constexpr char text[] = R"(
+    graph g(%x: f32[4] user_input 0, %y: f32[4] user_input 1) {
+      %written: f32[4] = aten.copy_(%x, %y, false)
+      return %y: output 0
+    })";
+  ir::Graph graph = ir::parse(text);
+
+  EXPECT_EQ(remove_dead_nodes(graph).changes, 0);
+  EXPECT_GRAPH_EQ(graph, text);
+}
+
+TEST(RemoveDeadNodes, KeepsANodeOfWhichOneResultIsRead) {
+  constexpr char text[] = R"(
+    graph g(%x: f32[4, 2] user_input 0) {
+      %values: f32[4], %places: i64[4] = aten.max.dim(%x, 1, false)
+      return %places: output 0
+    })";
+  ir::Graph graph = ir::parse(text);
+
+  EXPECT_EQ(remove_dead_nodes(graph).changes, 0);
+  EXPECT_GRAPH_EQ(graph, text);
+}
+
+TEST(RemoveDeadNodes, ErasesAConstantThatNobodyReads) {
+  ir::Graph graph = ir::parse(R"(
+    graph g(%x: f32[2] user_input 0) {
+      return %x: output 0
+    })");
+  graph.add_constant(torch::ones({2}), "unused");
+
+  EXPECT_EQ(remove_dead_nodes(graph).changes, 1);
+  EXPECT_EQ(graph.node_count(), 0u);
+}
+
+TEST(RemoveDeadNodes, ErasesARegionOnlyIfNothingInItMustStay) {
+  ir::Graph pure = ir::parse(R"(
+    graph body(%a: f32[4] user_input 0) {
+      %b: f32[4] = aten.sin(%a)
+      return %b: output 0
+    })");
+  ir::Graph drawing = ir::parse(R"(
+    graph body(%a: f32[4] user_input 0) {
+      %b: f32[4] = aten.bernoulli.p(%a, 0.5, generator=none)
+      return %b: output 0
+    })");
+  ir::Graph graph = ir::parse(R"(
+    graph g(%x: f32[4] user_input 0) {
+      return %x: output 0
+    })");
+  const ir::ValueId x = graph.inputs()[0];
+  const ir::NodeId dead = graph.add_region(pure, {x}, "checkpoint", ir::Phase::Forward).id();
+  const ir::NodeId kept = graph.add_region(drawing, {x}, "checkpoint", ir::Phase::Forward).id();
+
+  EXPECT_EQ(remove_dead_nodes(graph).changes, 1);
+  EXPECT_TRUE(graph.node(dead).erased());
+  EXPECT_FALSE(graph.node(kept).erased());
+}
+
+}  // namespace
+}  // namespace tandem::passes
