@@ -103,7 +103,8 @@ void report_case(const Case& which, const Rounds& rounds, Report& report) {
                           {"ratio_high", ratio.high}});
 }
 
-/// `x * y + x` times every parameter, on the backend that does nothing. Median of the ratio to at::add.
+/// `x * y + x` and `x` times every parameter, on the backend that does nothing: all parameters get gradients, one
+/// argument is saved. The ratio to at::add.
 double measure_overhead(const Case& which, Report& report) {
   const at::AutoGradMode grad_mode(which.grad);
   std::vector<at::Tensor> parameters;
@@ -111,19 +112,22 @@ double measure_overhead(const Case& which, Report& report) {
     parameters.push_back(torch::randn({kElements}, torch::requires_grad()));
   }
   const at::Tensor x = torch::randn({kElements}), y = torch::randn({kElements});
-  // What the additions are compared with needs a gradient too.
+  // The measure is an addition with gradients in every case, also where the call has none.
   const at::Tensor leaf = torch::randn({kElements}, torch::requires_grad());
   auto backend = std::make_shared<NullBackend>();
   auto fn = tandem::compile(
       [parameters](const at::Tensor& x, const at::Tensor& y) {
         at::Tensor result = x * y + x;
-        for (const at::Tensor& parameter : parameters) result = result * parameter;
+        for (const at::Tensor& parameter : parameters) result = result + x * parameter;
         return result;
       },
       {.backend = backend});
   fn.prepare(x, y);
-  const Rounds rounds = time_calls([&] { fn(x, y); },
-                                   [&] { at::add(leaf, y); }, [&] { backend->refill(); });
+  const auto add = [&] {
+    const at::AutoGradMode with_gradients(true);
+    at::add(leaf, y);
+  };
+  const Rounds rounds = time_calls([&] { fn(x, y); }, add, [&] { backend->refill(); });
   if (fn.stats().compiles != 1) throw std::runtime_error(which.name + ": compiled more than once");
   report_case(which, rounds, report);
   return rounds.median_a() / rounds.median_b();

@@ -1,17 +1,18 @@
 // Graphs of growing length: every time per node should stay the same from 1,000 to 100,000 nodes.
 
+#include "tandem/ir/graph.h"
+#include "tandem/ir/text.h"
+
 #include <benchmark/benchmark.h>
 
 #include <string>
-
-#include "tandem/ir/graph.h"
-#include "tandem/ir/text.h"
 
 namespace {
 
 using namespace tandem;
 
-/// Layers of linear, gelu, dropout mask and residual sum: what a recording of a transformer looks like.
+/// Layers of linear, gelu, dropout mask and residual sum: what a recording of a transformer looks
+/// like.
 ir::Graph build(int64_t nodes) {
   auto op = [](const char* name, const char* overload) {
     return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
@@ -44,7 +45,8 @@ ir::Graph build(int64_t nodes) {
         spec.op = mul;
         spec.operands = {last, 1.25};
         break;
-      default: spec.operands = {last, x, 1};
+      default:
+        spec.operands = {last, x, 1};
     }
     last = graph.add_op(std::move(spec)).results()[0];
   }
@@ -99,7 +101,8 @@ void BM_Hash(benchmark::State& state) {
 /// Erases front to back, so that a search of the users of `x` would be as long as it can be.
 void BM_EraseReaders(benchmark::State& state) {
   ir::Graph readers("readers");
-  auto type = std::make_shared<const ir::TensorType>(ir::TensorType::contiguous(c10::ScalarType::Float, {4}));
+  auto type = std::make_shared<const ir::TensorType>(
+      ir::TensorType::contiguous(c10::ScalarType::Float, {4}));
   ir::ValueId x = readers.add_input(type, ir::Descriptor::user_input(0)).id();
   c10::OperatorHandle sin = c10::Dispatcher::singleton().findSchemaOrThrow("aten::sin", "");
   for (int64_t i = 0; i < state.range(0); ++i) {
@@ -114,9 +117,12 @@ void BM_EraseReaders(benchmark::State& state) {
   count_nodes(state);
 }
 
-#define TANDEM_IR_BENCHMARK(name)                                             \
-  BENCHMARK(name)->RangeMultiplier(10)->Range(1000, 100000)->Complexity()->Unit( \
-      benchmark::kMillisecond)
+#define TANDEM_IR_BENCHMARK(name) \
+  BENCHMARK(name)                 \
+      ->RangeMultiplier(10)       \
+      ->Range(1000, 100000)       \
+      ->Complexity(benchmark::oN) \
+      ->Unit(benchmark::kMillisecond)
 
 TANDEM_IR_BENCHMARK(BM_Build);
 TANDEM_IR_BENCHMARK(BM_Copy);

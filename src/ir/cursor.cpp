@@ -86,7 +86,8 @@ std::string_view Cursor::expect_value_name() {
 int64_t Cursor::expect_integer() {
   skip_blank();
   int64_t number = 0;
-  auto [end, error] = std::from_chars(text_.data() + position_, text_.data() + text_.size(), number);
+  auto [end, error] =
+      std::from_chars(text_.data() + position_, text_.data() + text_.size(), number);
   if (error != std::errc()) fail_expected("an integer");
   position_ = static_cast<size_t>(end - text_.data());
   return number;
@@ -108,11 +109,19 @@ std::string Cursor::expect_string() {
     char escape = here();
     ++position_;
     switch (escape) {
-      case 'n': out += '\n'; break;
-      case 't': out += '\t'; break;
-      case 'r': out += '\r'; break;
+      case 'n':
+        out += '\n';
+        break;
+      case 't':
+        out += '\t';
+        break;
+      case 'r':
+        out += '\r';
+        break;
       case '"':
-      case '\\': out += escape; break;
+      case '\\':
+        out += escape;
+        break;
       case 'x': {
         int high = hex_digit(here());
         int low = position_ + 1 < text_.size() ? hex_digit(text_[position_ + 1]) : -1;
@@ -122,7 +131,8 @@ std::string Cursor::expect_string() {
         break;
       }
       default:
-        fail_at(position_ - 2, base::str("expected \\n, \\t, \\r, \\\", \\\\ or \\x, got '\\", escape, "'"));
+        fail_at(position_ - 2,
+                base::str("expected \\n, \\t, \\r, \\\", \\\\ or \\x, got '\\", escape, "'"));
     }
   }
 }

@@ -1,9 +1,9 @@
 #pragma once
 
+#include "tandem/shapes/size.h"
+
 #include <string>
 #include <string_view>
-
-#include "tandem/shapes/size.h"
 
 namespace tandem::ir {
 

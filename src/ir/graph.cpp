@@ -117,9 +117,9 @@ Node& Graph::add_region(Graph body, std::vector<Operand> operands, std::string l
   node.label_ = std::move(label);
   node.operands_ = std::move(operands);
   for (const Output& output : body.outputs()) {
-    add_result(node,
-               output.value == kNoValue ? ResultType() : ResultType(body.value(output.value).type()),
-               {});
+    add_result(
+        node, output.value == kNoValue ? ResultType() : ResultType(body.value(output.value).type()),
+        {});
   }
   node.result_shape_.assign(node.results_.size(), kSingle);
   node.region_ = std::make_shared<const Graph>(std::move(body));

@@ -32,7 +32,8 @@ Size to_size(const c10::IValue& value, const c10::Type& type) {
 double to_double(const c10::IValue& value, const c10::Type& type) {
   if (value.isDouble()) return value.toDouble();
   if (value.isInt()) return static_cast<double>(value.toInt());
-  if (value.isSymFloat() && !value.toSymFloat().is_symbolic()) return value.toSymFloat().expect_float();
+  if (value.isSymFloat() && !value.toSymFloat().is_symbolic())
+    return value.toSymFloat().expect_float();
   raise_unsupported(value, type);
 }
 
@@ -55,22 +56,26 @@ Operand scalar_operand(const c10::IValue& value, const c10::Type& type) {
   raise_unsupported(value, type);
 }
 
-/// A Scalar that libtorch has wrapped as a real tensor, as in `x * 2.0`. Nullopt for any other tensor.
-/// Reads memory, not `item()`: during a trace that would be recorded.
+/// A Scalar that libtorch has wrapped as a real tensor, as in `x * 2.0`. Nullopt for any other
+/// tensor. Reads memory, not `item()`: during a trace that would be recorded.
 std::optional<Operand> number_operand(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.unsafeGetTensorImpl()->is_wrapped_number() ||
       !tensor.unsafeGetTensorImpl()->has_storage() || !tensor.is_cpu()) {
     return std::nullopt;
   }
   switch (tensor.scalar_type()) {
-    case at::kBool: return *tensor.const_data_ptr<bool>();
-    case at::kLong: return Size(*tensor.const_data_ptr<int64_t>());
-    case at::kDouble: return *tensor.const_data_ptr<double>();
+    case at::kBool:
+      return *tensor.const_data_ptr<bool>();
+    case at::kLong:
+      return Size(*tensor.const_data_ptr<int64_t>());
+    case at::kDouble:
+      return *tensor.const_data_ptr<double>();
     case at::kComplexDouble: {
       auto number = *tensor.const_data_ptr<c10::complex<double>>();
       return std::complex<double>(number.real(), number.imag());
     }
-    default: return std::nullopt;  // no Scalar is wrapped so: its dtype has to stay
+    default:
+      return std::nullopt;  // no Scalar is wrapped so: its dtype has to stay
   }
 }
 
@@ -122,7 +127,8 @@ Operand scalar_list_operand(const c10::IValue& value, const c10::Type& type) {
   if (all([](const c10::IValue& e) { return e.isInt() || e.isSymInt(); })) {
     return size_list_operand(value, type);
   }
-  if (all([](const c10::IValue& e) { return e.isDouble(); })) return double_list_operand(value, type);
+  if (all([](const c10::IValue& e) { return e.isDouble(); }))
+    return double_list_operand(value, type);
   if (all([](const c10::IValue& e) { return e.isBool(); })) return bool_list_operand(value, type);
   raise_unsupported(value, type);
 }
@@ -204,25 +210,40 @@ Operand to_operand(Graph& graph, const c10::IValue& value, const c10::TypePtr& s
       if (!value.isTensor()) raise_unsupported(value, type);
       if (auto number = number_operand(value.toTensor())) return *std::move(number);
       return value_operand(value_of(value.toTensor()));
-    case ArgumentKind::TensorList: return tensor_list_operand(value, type, value_of);
-    case ArgumentKind::Int: return to_size(value, type);
-    case ArgumentKind::IntList: return size_list_operand(value, type);
-    case ArgumentKind::Float: return to_double(value, type);
-    case ArgumentKind::FloatList: return double_list_operand(value, type);
-    case ArgumentKind::Bool: return to_bool(value, type);
-    case ArgumentKind::BoolList: return bool_list_operand(value, type);
-    case ArgumentKind::Scalar: return scalar_operand(value, type);
-    case ArgumentKind::ScalarList: return scalar_list_operand(value, type);
-    case ArgumentKind::String: return value.toStringRef();
-    case ArgumentKind::Dtype: return value.toScalarType();
-    case ArgumentKind::Layout: return value.toLayout();
-    case ArgumentKind::MemoryFormat: return value.toMemoryFormat();
-    case ArgumentKind::Device: return value.toDevice();
+    case ArgumentKind::TensorList:
+      return tensor_list_operand(value, type, value_of);
+    case ArgumentKind::Int:
+      return to_size(value, type);
+    case ArgumentKind::IntList:
+      return size_list_operand(value, type);
+    case ArgumentKind::Float:
+      return to_double(value, type);
+    case ArgumentKind::FloatList:
+      return double_list_operand(value, type);
+    case ArgumentKind::Bool:
+      return to_bool(value, type);
+    case ArgumentKind::BoolList:
+      return bool_list_operand(value, type);
+    case ArgumentKind::Scalar:
+      return scalar_operand(value, type);
+    case ArgumentKind::ScalarList:
+      return scalar_list_operand(value, type);
+    case ArgumentKind::String:
+      return value.toStringRef();
+    case ArgumentKind::Dtype:
+      return value.toScalarType();
+    case ArgumentKind::Layout:
+      return value.toLayout();
+    case ArgumentKind::MemoryFormat:
+      return value.toMemoryFormat();
+    case ArgumentKind::Device:
+      return value.toDevice();
     case ArgumentKind::Generator: {
       const at::Generator& generator = value.toGenerator();
       return generator.defined() ? Operand(graph.add_generator(generator)) : Operand();
     }
-    case ArgumentKind::Other: break;
+    case ArgumentKind::Other:
+      break;
   }
   raise_unsupported(value, type);
 }
@@ -246,22 +267,38 @@ c10::IValue to_ivalue(const Graph& graph, const Operand& operand, const c10::Typ
     case ArgumentKind::Tensor:  // none or a value, see above; else a wrapped number
       return at::native::wrapped_scalar_tensor(scalar_ivalue(operand, kind).toScalar());
     case ArgumentKind::TensorList:
-      return tensor_list_ivalue(held<Operand::Values>(operand, kind), kind.optional_elements, tensor_of);
-    case ArgumentKind::Int: return held<Size>(operand, kind).value();
-    case ArgumentKind::IntList: return int_list_ivalue(held<Operand::Sizes>(operand, kind));
-    case ArgumentKind::Float: return held<double>(operand, kind);
-    case ArgumentKind::FloatList: return held<std::vector<double>>(operand, kind);
-    case ArgumentKind::Bool: return held<bool>(operand, kind);
-    case ArgumentKind::BoolList: return bool_list_ivalue(held<std::vector<bool>>(operand, kind));
-    case ArgumentKind::Scalar: return scalar_ivalue(operand, kind);
-    case ArgumentKind::ScalarList: return scalar_list_ivalue(operand, kind);
-    case ArgumentKind::String: return held<std::string>(operand, kind);
-    case ArgumentKind::Dtype: return static_cast<int64_t>(held<c10::ScalarType>(operand, kind));
-    case ArgumentKind::Layout: return static_cast<int64_t>(held<c10::Layout>(operand, kind));
-    case ArgumentKind::MemoryFormat: return static_cast<int64_t>(held<c10::MemoryFormat>(operand, kind));
-    case ArgumentKind::Device: return held<c10::Device>(operand, kind);
-    case ArgumentKind::Generator: return generator_ivalue(graph, held<GeneratorRef>(operand, kind));
-    case ArgumentKind::Other: break;
+      return tensor_list_ivalue(held<Operand::Values>(operand, kind), kind.optional_elements,
+                                tensor_of);
+    case ArgumentKind::Int:
+      return held<Size>(operand, kind).value();
+    case ArgumentKind::IntList:
+      return int_list_ivalue(held<Operand::Sizes>(operand, kind));
+    case ArgumentKind::Float:
+      return held<double>(operand, kind);
+    case ArgumentKind::FloatList:
+      return held<std::vector<double>>(operand, kind);
+    case ArgumentKind::Bool:
+      return held<bool>(operand, kind);
+    case ArgumentKind::BoolList:
+      return bool_list_ivalue(held<std::vector<bool>>(operand, kind));
+    case ArgumentKind::Scalar:
+      return scalar_ivalue(operand, kind);
+    case ArgumentKind::ScalarList:
+      return scalar_list_ivalue(operand, kind);
+    case ArgumentKind::String:
+      return held<std::string>(operand, kind);
+    case ArgumentKind::Dtype:
+      return static_cast<int64_t>(held<c10::ScalarType>(operand, kind));
+    case ArgumentKind::Layout:
+      return static_cast<int64_t>(held<c10::Layout>(operand, kind));
+    case ArgumentKind::MemoryFormat:
+      return static_cast<int64_t>(held<c10::MemoryFormat>(operand, kind));
+    case ArgumentKind::Device:
+      return held<c10::Device>(operand, kind);
+    case ArgumentKind::Generator:
+      return generator_ivalue(graph, held<GeneratorRef>(operand, kind));
+    case ArgumentKind::Other:
+      break;
   }
   TANDEM_CHECK(false, "ir", "expected ", describe(kind.kind), ", got an operand of another kind");
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "tandem/ir/graph.h"
+
 #include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
@@ -7,18 +9,17 @@
 
 #include <functional>
 
-#include "tandem/ir/graph.h"
-
 namespace tandem::ir {
 
-/// How the tensors of an IValue map to values of a graph and back. To keep one; the functions below take
-/// any callable without wrapping it.
+/// How the tensors of an IValue map to values of a graph and back. To keep one; the functions below
+/// take any callable without wrapping it.
 using ValueOf = std::function<ValueId(const at::Tensor&)>;  // kNoValue for an undefined tensor
 using TensorOf = std::function<at::Tensor(ValueId)>;
 
-/// The operand for one argument of a schema. The schema's type decides between an integer and a dtype,
-/// layout or memory format, and is what makes the operand print well; it must be `Argument::real_type()`,
-/// since `type()` calls all of them int. A generator goes to the graph's table.
+/// The operand for one argument of a schema. The schema's type decides between an integer and a
+/// dtype, layout or memory format, and is what makes the operand print well; it must be
+/// `Argument::real_type()`, since `type()` calls all of them int. A generator goes to the graph's
+/// table.
 Operand to_operand(Graph& graph, const c10::IValue& value, const c10::TypePtr& schema_type,
                    c10::function_ref<ValueId(const at::Tensor&)> value_of);
 

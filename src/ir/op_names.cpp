@@ -30,7 +30,8 @@ std::optional<c10::OperatorName> split(std::string_view text) {
   return c10::OperatorName(std::move(name), std::move(overload));
 }
 
-/// Insertions, deletions and replacements that turn a into b; anything above `limit` is `limit + 1`.
+/// Insertions, deletions and replacements that turn a into b; anything above `limit` is `limit +
+/// 1`.
 size_t edit_distance(std::string_view a, std::string_view b, size_t limit) {
   if (a.size() > b.size()) std::swap(a, b);
   if (b.size() - a.size() > limit) return limit + 1;
@@ -77,7 +78,8 @@ std::string near_ops(std::string_view text) {
   std::vector<std::pair<size_t, std::string>> found;
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
     std::string candidate = name_text(name);
-    size_t distance = wanted && wanted->name == name.name ? 0 : edit_distance(text, candidate, limit);
+    size_t distance =
+        wanted && wanted->name == name.name ? 0 : edit_distance(text, candidate, limit);
     if (distance > limit || !find_op(candidate)) continue;
     found.emplace_back(distance, std::move(candidate));
   }

@@ -1,9 +1,8 @@
-#include "ir/parser.h"
-
 #include "base/error.h"
 #include "ir/cursor.h"
 #include "ir/ivalue.h"
 #include "ir/op_names.h"
+#include "ir/parser.h"
 #include "ir/schema_kind.h"
 #include "ir/tensor_data.h"
 #include "ir/words.h"
@@ -63,7 +62,8 @@ class GraphParser {
     cursor_.skip_blank();
     size_t start = cursor_.position();
     cursor_.expect_word("graph");
-    if (depth_ > kMaxDepth) cursor_.fail_at(start, base::str("more than ", kMaxDepth, " nested regions"));
+    if (depth_ > kMaxDepth)
+      cursor_.fail_at(start, base::str("more than ", kMaxDepth, " nested regions"));
     head();
     cursor_.expect('{');
     while (!cursor_.take_word("return")) line();
@@ -78,8 +78,8 @@ class GraphParser {
   void check(size_t start) {
     auto found = violations(graph_);
     if (found.empty()) return;
-    cursor_.fail_at(start, base::str("graph ", graph_.name(), " is not well-formed: ",
-                                     found.front().text));
+    cursor_.fail_at(
+        start, base::str("graph ", graph_.name(), " is not well-formed: ", found.front().text));
   }
 
   // ---- head and outputs ----
@@ -99,7 +99,9 @@ class GraphParser {
     for_each_until(')', [&] {
       Result input = definition();
       Descriptor role = descriptor(/*of_input=*/true);
-      define(input, graph_.add_input(*std::move(input.type), std::move(role), std::string(input.name)).id());
+      define(
+          input,
+          graph_.add_input(*std::move(input.type), std::move(role), std::string(input.name)).id());
     });
   }
 
@@ -125,8 +127,12 @@ class GraphParser {
     char next = cursor_.peek();
     bool has_number = next == '-' || (next >= '0' && next <= '9');
     switch (word->detail) {
-      case RoleDetail::Index: result.index = cursor_.expect_integer(); break;
-      case RoleDetail::Name: result.name = cursor_.expect_string(); break;
+      case RoleDetail::Index:
+        result.index = cursor_.expect_integer();
+        break;
+      case RoleDetail::Name:
+        result.name = cursor_.expect_string();
+        break;
       case RoleDetail::OptionalIndex:
         if (has_number) result.index = cursor_.expect_integer();
         break;
@@ -237,8 +243,9 @@ class GraphParser {
     auto op = find_op(name);
     if (!op) {
       std::string near = near_ops(name);
-      cursor_.fail_at(position, base::str("unknown operator ", name, near.empty() ? "" : ", did you mean ",
-                                          near, near.empty() ? "" : "?"));
+      cursor_.fail_at(position,
+                      base::str("unknown operator ", name, near.empty() ? "" : ", did you mean ",
+                                near, near.empty() ? "" : "?"));
     }
     KnownOp known{*op};
     for (const c10::Argument& argument : op->schema().arguments()) {
@@ -251,7 +258,8 @@ class GraphParser {
                      const ResultShape& shape) {
     const auto& returns = schema.returns();
     if (shape.size() != returns.size()) {
-      cursor_.fail_at(start, base::str(name, " has ", returns.size(), " results, got ", shape.size()));
+      cursor_.fail_at(start,
+                      base::str(name, " has ", returns.size(), " results, got ", shape.size()));
     }
     for (size_t i = 0; i < returns.size(); ++i) {
       bool list = returns[i].real_type()->kind() == c10::TypeKind::ListType;
@@ -276,11 +284,13 @@ class GraphParser {
         cursor_.fail_at(start, base::str(name, " has ", arguments.size(), " arguments, got more"));
       }
       if (!named && arguments[index].kwarg_only()) {
-        cursor_.fail_at(start, base::str("argument ", arguments[index].name(), " of ", name,
-                                         " is written with its name: ", arguments[index].name(), "=..."));
+        cursor_.fail_at(start,
+                        base::str("argument ", arguments[index].name(), " of ", name,
+                                  " is written with its name: ", arguments[index].name(), "=..."));
       }
       if (given[index]) {
-        cursor_.fail_at(start, base::str("argument ", arguments[index].name(), " of ", name, " comes twice"));
+        cursor_.fail_at(
+            start, base::str("argument ", arguments[index].name(), " of ", name, " comes twice"));
       }
       given[index] = true;
       result[index] = operand(known.arguments[index], arguments[index]);
@@ -362,8 +372,9 @@ class GraphParser {
       cursor_.fail_at(start, base::str("expected a checksum in hex digits, got '", word, "'"));
     }
     if (!shared_.source) {
-      cursor_.fail_at(start, base::str("constant @", index,
-                                       " is in a side file\n  remedy: read the file with ir::read_file"));
+      cursor_.fail_at(start,
+                      base::str("constant @", index,
+                                " is in a side file\n  remedy: read the file with ir::read_file"));
     }
     std::vector<std::byte> bytes;
     std::string problem = shared_.source->load(index, checksum, bytes);
@@ -422,8 +433,9 @@ class GraphParser {
     std::string_view word = cursor_.peek_word();
     char after = cursor_.rest().size() > word.size() ? cursor_.rest()[word.size()] : '\0';
     if (after != '[') {
-      for (auto [name, kind] : {std::pair{"int", TypeKind::Int}, std::pair{"float", TypeKind::Float},
-                                std::pair{"bool", TypeKind::Bool}}) {
+      for (auto [name, kind] :
+           {std::pair{"int", TypeKind::Int}, std::pair{"float", TypeKind::Float},
+            std::pair{"bool", TypeKind::Bool}}) {
         if (cursor_.take_word(name)) return Type::of(kind);
       }
     }
@@ -439,7 +451,8 @@ class GraphParser {
     return found->second;
   }
 
-  /// How far a tensor type reaches, without understanding it: to its `]`, and strides if any follow.
+  /// How far a tensor type reaches, without understanding it: to its `]`, and strides if any
+  /// follow.
   std::string_view type_extent() {
     std::string_view rest = cursor_.rest();
     size_t end = rest.find_first_of("]\n");
@@ -549,21 +562,36 @@ class GraphParser {
       case ArgumentKind::Tensor:
         if (at_number()) return scalar();
         break;
-      case ArgumentKind::TensorList: return list<ValueId>(kind, [&] { return value_or_none("a value or none"); });
-      case ArgumentKind::Int: return cursor_.expect_size();
-      case ArgumentKind::IntList: return list<Size>(kind, [&] { return cursor_.expect_size(); });
-      case ArgumentKind::Float: return real();
-      case ArgumentKind::FloatList: return list<double>(kind, [&] { return real(); });
-      case ArgumentKind::Bool: return flag();
-      case ArgumentKind::BoolList: return list<bool>(kind, [&] { return flag(); });
-      case ArgumentKind::Scalar: return scalar();
-      case ArgumentKind::ScalarList: return scalar_list(kind);
-      case ArgumentKind::String: return cursor_.expect_string();
-      case ArgumentKind::Dtype: return word(kind, find_dtype);
-      case ArgumentKind::Layout: return word(kind, find_layout);
-      case ArgumentKind::MemoryFormat: return word(kind, find_memory_format);
-      case ArgumentKind::Device: return device(describe(kind.kind));
-      case ArgumentKind::Generator: return generator();
+      case ArgumentKind::TensorList:
+        return list<ValueId>(kind, [&] { return value_or_none("a value or none"); });
+      case ArgumentKind::Int:
+        return cursor_.expect_size();
+      case ArgumentKind::IntList:
+        return list<Size>(kind, [&] { return cursor_.expect_size(); });
+      case ArgumentKind::Float:
+        return real();
+      case ArgumentKind::FloatList:
+        return list<double>(kind, [&] { return real(); });
+      case ArgumentKind::Bool:
+        return flag();
+      case ArgumentKind::BoolList:
+        return list<bool>(kind, [&] { return flag(); });
+      case ArgumentKind::Scalar:
+        return scalar();
+      case ArgumentKind::ScalarList:
+        return scalar_list(kind);
+      case ArgumentKind::String:
+        return cursor_.expect_string();
+      case ArgumentKind::Dtype:
+        return word(kind, find_dtype);
+      case ArgumentKind::Layout:
+        return word(kind, find_layout);
+      case ArgumentKind::MemoryFormat:
+        return word(kind, find_memory_format);
+      case ArgumentKind::Device:
+        return device(describe(kind.kind));
+      case ArgumentKind::Generator:
+        return generator();
       case ArgumentKind::Other:
         cursor_.fail_at(cursor_.position(), base::str("argument ", argument.name(), " of type ",
                                                       argument.real_type()->str(), " has no text"));
@@ -646,7 +674,8 @@ class GraphParser {
     if (ref.index < 0 || ref.index >= kMaxGenerators) {
       cursor_.fail_at(start, base::str("generator ", ref.index, " is out of range"));
     }
-    if (static_cast<size_t>(ref.index) >= graph_.generators().size()) graph_.bind_generator(ref, {});
+    if (static_cast<size_t>(ref.index) >= graph_.generators().size())
+      graph_.bind_generator(ref, {});
     return ref;
   }
 

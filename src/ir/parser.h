@@ -1,12 +1,12 @@
 #pragma once
 
+#include "tandem/ir/graph.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "tandem/ir/graph.h"
 
 namespace tandem::ir {
 

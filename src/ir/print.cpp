@@ -1,8 +1,7 @@
-#include "tandem/ir/text.h"
-
 #include "ir/printer.h"
 #include "ir/tensor_data.h"
 #include "ir/words.h"
+#include "tandem/ir/text.h"
 
 #include <algorithm>
 #include <string_view>
@@ -100,9 +99,15 @@ class Printer {
   void node(const Node& node, bool whole) {
     results(node);
     switch (node.kind()) {
-      case NodeKind::Op: op(node); break;
-      case NodeKind::Constant: constant(node.constant(), whole); break;
-      case NodeKind::Region: region(node, whole); break;
+      case NodeKind::Op:
+        op(node);
+        break;
+      case NodeKind::Constant:
+        constant(node.constant(), whole);
+        break;
+      case NodeKind::Region:
+        region(node, whole);
+        break;
     }
     location(node.location());
   }

@@ -1,11 +1,11 @@
 #pragma once
 
+#include "tandem/ir/operand.h"
+
 #include <ATen/core/jit_type.h>
 
 #include <cstdint>
 #include <string_view>
-
-#include "tandem/ir/operand.h"
 
 namespace tandem::ir {
 
@@ -42,9 +42,9 @@ SchemaKind schema_kind(const c10::Type& type);
 /// `a tensor`, `a list of integers`, ... for messages.
 std::string_view describe(ArgumentKind kind);
 
-/// Whether a node may have this operand for such an argument. A number where a tensor belongs is one of
-/// libtorch's wrapped numbers: it promotes dtypes like a Scalar. A value stands for a tensor or for a number
-/// that is computed at run time; `none` also for an undefined tensor.
+/// Whether a node may have this operand for such an argument. A number where a tensor belongs is
+/// one of libtorch's wrapped numbers: it promotes dtypes like a Scalar. A value stands for a tensor
+/// or for a number that is computed at run time; `none` also for an undefined tensor.
 bool accepts(SchemaKind kind, const Operand& operand);
 
 }  // namespace tandem::ir

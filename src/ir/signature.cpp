@@ -21,8 +21,10 @@ std::string type_text(const TypePtr& type) { return type ? to_string(*type) : "u
 
 Row input_row(size_t index, const InputFacts& facts) {
   std::string remarks;
-  if (facts.requires_grad) remark(remarks, facts.is_leaf ? "requires grad" : "requires grad, not a leaf");
-  if (facts.duplicate_of >= 0) remark(remarks, base::str("same tensor as input ", facts.duplicate_of));
+  if (facts.requires_grad)
+    remark(remarks, facts.is_leaf ? "requires grad" : "requires grad, not a leaf");
+  if (facts.duplicate_of >= 0)
+    remark(remarks, base::str("same tensor as input ", facts.duplicate_of));
   if (facts.data_written) remark(remarks, "data written");
   if (facts.history_changed) remark(remarks, "history changed");
   if (facts.metadata_changed) remark(remarks, "metadata changed");
@@ -31,16 +33,22 @@ Row input_row(size_t index, const InputFacts& facts) {
   if (facts.requires_grad_after != facts.requires_grad) {
     remark(remarks, facts.requires_grad_after ? "requires grad afterwards" : "no grad afterwards");
   }
-  return {base::str("input ", index), to_string(facts.role), type_text(facts.type), std::move(remarks)};
+  return {base::str("input ", index), to_string(facts.role), type_text(facts.type),
+          std::move(remarks)};
 }
 
 std::string kind_text(const OutputFacts& facts) {
   switch (facts.kind) {
-    case OutputKind::Fresh: return "fresh";
-    case OutputKind::IsInput: return base::str("is input ", facts.source);
-    case OutputKind::AliasOfInput: return base::str("view of input ", facts.source);
-    case OutputKind::SameAsOutput: return base::str("same as output ", facts.source);
-    case OutputKind::Undefined: return "undefined";
+    case OutputKind::Fresh:
+      return "fresh";
+    case OutputKind::IsInput:
+      return base::str("is input ", facts.source);
+    case OutputKind::AliasOfInput:
+      return base::str("view of input ", facts.source);
+    case OutputKind::SameAsOutput:
+      return base::str("same as output ", facts.source);
+    case OutputKind::Undefined:
+      return "undefined";
   }
   return "unknown";
 }

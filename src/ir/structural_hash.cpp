@@ -1,7 +1,6 @@
-#include "tandem/ir/graph.h"
-
 #include "ir/tensor_data.h"
 #include "shapes/stable_hash.h"
+#include "tandem/ir/graph.h"
 
 #include <unordered_map>
 
@@ -54,8 +53,12 @@ class Hasher {
       case NodeKind::Op:
         hash_.add(node.op().operator_name().name).add(node.op().operator_name().overload_name);
         break;
-      case NodeKind::Constant: constant(node.constant()); break;
-      case NodeKind::Region: hash_.add(node.label()).add(Hasher(node.region()).run()); break;
+      case NodeKind::Constant:
+        constant(node.constant());
+        break;
+      case NodeKind::Region:
+        hash_.add(node.label()).add(Hasher(node.region()).run());
+        break;
     }
     hash_.add(node.operands().size());
     for (const Operand& operand : node.operands()) {

@@ -26,12 +26,14 @@ void append_number(std::string& out, T number) {
   out.append(buffer, end);
 }
 
-/// `bits` are those of the dtype, `width` their number: a NaN shows them unless it is the usual one.
+/// `bits` are those of the dtype, `width` their number: a NaN shows them unless it is the usual
+/// one.
 void append_nan(std::string& out, uint64_t bits, uint64_t usual, int digits) {
   out += "nan";
   if (bits == usual) return;
   out += "(0x";
-  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) out += "0123456789abcdef"[bits >> shift & 15];
+  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4)
+    out += "0123456789abcdef"[bits >> shift & 15];
   out += ')';
 }
 
@@ -160,38 +162,57 @@ bool read_complex(std::string_view& text, std::byte* element) {
 template <class Fn>
 bool with_real_type(c10::ScalarType dtype, Fn&& fn) {
   switch (dtype) {
-    case c10::ScalarType::Half: return fn(std::type_identity<c10::Half>());
-    case c10::ScalarType::BFloat16: return fn(std::type_identity<c10::BFloat16>());
-    case c10::ScalarType::Float: return fn(std::type_identity<float>());
-    case c10::ScalarType::Double: return fn(std::type_identity<double>());
-    case c10::ScalarType::Float8_e5m2: return fn(std::type_identity<c10::Float8_e5m2>());
-    case c10::ScalarType::Float8_e4m3fn: return fn(std::type_identity<c10::Float8_e4m3fn>());
-    case c10::ScalarType::Float8_e5m2fnuz: return fn(std::type_identity<c10::Float8_e5m2fnuz>());
-    case c10::ScalarType::Float8_e4m3fnuz: return fn(std::type_identity<c10::Float8_e4m3fnuz>());
-    case c10::ScalarType::Float8_e8m0fnu: return fn(std::type_identity<c10::Float8_e8m0fnu>());
-    default: return false;
+    case c10::ScalarType::Half:
+      return fn(std::type_identity<c10::Half>());
+    case c10::ScalarType::BFloat16:
+      return fn(std::type_identity<c10::BFloat16>());
+    case c10::ScalarType::Float:
+      return fn(std::type_identity<float>());
+    case c10::ScalarType::Double:
+      return fn(std::type_identity<double>());
+    case c10::ScalarType::Float8_e5m2:
+      return fn(std::type_identity<c10::Float8_e5m2>());
+    case c10::ScalarType::Float8_e4m3fn:
+      return fn(std::type_identity<c10::Float8_e4m3fn>());
+    case c10::ScalarType::Float8_e5m2fnuz:
+      return fn(std::type_identity<c10::Float8_e5m2fnuz>());
+    case c10::ScalarType::Float8_e4m3fnuz:
+      return fn(std::type_identity<c10::Float8_e4m3fnuz>());
+    case c10::ScalarType::Float8_e8m0fnu:
+      return fn(std::type_identity<c10::Float8_e8m0fnu>());
+    default:
+      return false;
   }
 }
 
 template <class Fn>
 bool with_integer_type(c10::ScalarType dtype, Fn&& fn) {
   switch (dtype) {
-    case c10::ScalarType::Byte: return fn(std::type_identity<uint8_t>());
-    case c10::ScalarType::Char: return fn(std::type_identity<int8_t>());
-    case c10::ScalarType::Short: return fn(std::type_identity<int16_t>());
-    case c10::ScalarType::Int: return fn(std::type_identity<int32_t>());
-    case c10::ScalarType::Long: return fn(std::type_identity<int64_t>());
-    case c10::ScalarType::UInt16: return fn(std::type_identity<uint16_t>());
-    case c10::ScalarType::UInt32: return fn(std::type_identity<uint32_t>());
-    case c10::ScalarType::UInt64: return fn(std::type_identity<uint64_t>());
-    default: return false;
+    case c10::ScalarType::Byte:
+      return fn(std::type_identity<uint8_t>());
+    case c10::ScalarType::Char:
+      return fn(std::type_identity<int8_t>());
+    case c10::ScalarType::Short:
+      return fn(std::type_identity<int16_t>());
+    case c10::ScalarType::Int:
+      return fn(std::type_identity<int32_t>());
+    case c10::ScalarType::Long:
+      return fn(std::type_identity<int64_t>());
+    case c10::ScalarType::UInt16:
+      return fn(std::type_identity<uint16_t>());
+    case c10::ScalarType::UInt32:
+      return fn(std::type_identity<uint32_t>());
+    case c10::ScalarType::UInt64:
+      return fn(std::type_identity<uint64_t>());
+    default:
+      return false;
   }
 }
 
 bool has_text(c10::ScalarType dtype) {
   auto yes = [](auto) { return true; };
-  return dtype == c10::ScalarType::Bool || c10::isComplexType(dtype) || with_real_type(dtype, yes) ||
-         with_integer_type(dtype, yes);
+  return dtype == c10::ScalarType::Bool || c10::isComplexType(dtype) ||
+         with_real_type(dtype, yes) || with_integer_type(dtype, yes);
 }
 
 /// Calls fn with the byte offset of every element, in row-major order.
@@ -238,11 +259,11 @@ Type constant_type(const at::Tensor& tensor) {
   TensorType type = type_of(tensor);
   if (type.layout != c10::Layout::Strided || !has_text(type.dtype) || tensor.is_conj() ||
       tensor.is_neg() || tensor.is_meta() || !tensor.has_storage()) {
-    TANDEM_UNSUPPORTED("ir", "a constant of type ", to_string(type),
-                       tensor.is_conj() || tensor.is_neg() ? " that is a lazy conjugate or negation"
-                                                           : "",
-                       " cannot be part of a graph\n"
-                       "  remedy: pass it as an argument of the function");
+    TANDEM_UNSUPPORTED(
+        "ir", "a constant of type ", to_string(type),
+        tensor.is_conj() || tensor.is_neg() ? " that is a lazy conjugate or negation" : "",
+        " cannot be part of a graph\n"
+        "  remedy: pass it as an argument of the function");
   }
   return type;
 }
@@ -283,11 +304,20 @@ at::Tensor constant_from_bytes(const TensorType& type, std::span<const std::byte
 
 void append_element(std::string& out, c10::ScalarType dtype, const std::byte* element) {
   switch (dtype) {
-    case c10::ScalarType::Bool: out += load<uint8_t>(element) != 0 ? "true" : "false"; return;
-    case c10::ScalarType::ComplexHalf: append_complex<c10::Half>(out, element); return;
-    case c10::ScalarType::ComplexFloat: append_complex<float>(out, element); return;
-    case c10::ScalarType::ComplexDouble: append_complex<double>(out, element); return;
-    default: break;
+    case c10::ScalarType::Bool:
+      out += load<uint8_t>(element) != 0 ? "true" : "false";
+      return;
+    case c10::ScalarType::ComplexHalf:
+      append_complex<c10::Half>(out, element);
+      return;
+    case c10::ScalarType::ComplexFloat:
+      append_complex<float>(out, element);
+      return;
+    case c10::ScalarType::ComplexDouble:
+      append_complex<double>(out, element);
+      return;
+    default:
+      break;
   }
   bool done = with_integer_type(dtype, [&]<class T>(std::type_identity<T>) {
     append_number(out, load<T>(element));
@@ -306,10 +336,14 @@ bool read_element(std::string_view& text, c10::ScalarType dtype, std::byte* elem
       if (take(text, "true")) return store<uint8_t>(element, 1);
       if (take(text, "false")) return store<uint8_t>(element, 0);
       return false;
-    case c10::ScalarType::ComplexHalf: return read_complex<c10::Half>(text, element);
-    case c10::ScalarType::ComplexFloat: return read_complex<float>(text, element);
-    case c10::ScalarType::ComplexDouble: return read_complex<double>(text, element);
-    default: break;
+    case c10::ScalarType::ComplexHalf:
+      return read_complex<c10::Half>(text, element);
+    case c10::ScalarType::ComplexFloat:
+      return read_complex<float>(text, element);
+    case c10::ScalarType::ComplexDouble:
+      return read_complex<double>(text, element);
+    default:
+      break;
   }
   return with_integer_type(dtype,
                            [&]<class T>(std::type_identity<T>) {

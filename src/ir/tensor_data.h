@@ -1,5 +1,7 @@
 #pragma once
 
+#include "tandem/ir/type.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
@@ -9,16 +11,15 @@
 #include <string_view>
 #include <vector>
 
-#include "tandem/ir/type.h"
-
-/// The data of tensor constants. No function here goes through the dispatcher for a tensor in host memory,
-/// so all of them may be called while a trace records what goes through the dispatcher.
+/// The data of tensor constants. No function here goes through the dispatcher for a tensor in host
+/// memory, so all of them may be called while a trace records what goes through the dispatcher.
 namespace tandem::ir {
 
 /// Everything about `tensor` but its data. Sizes must be plain integers.
 TensorType type_of(const at::Tensor& tensor);
 
-/// The same, for a tensor that a graph is to hold; an UnsupportedError if it cannot be written as text.
+/// The same, for a tensor that a graph is to hold; an UnsupportedError if it cannot be written as
+/// text.
 Type constant_type(const at::Tensor& tensor);
 
 /// Elements in row-major order, whatever the strides.
@@ -30,7 +31,8 @@ at::Tensor constant_from_bytes(const TensorType& type, std::span<const std::byte
 /// Appends one element: `1.5`, `-3`, `true`, `(1.0, -2.0)`.
 void append_element(std::string& out, c10::ScalarType dtype, const std::byte* element);
 
-/// Reads what append_element writes from the front of `text` and removes it; false if there is none.
+/// Reads what append_element writes from the front of `text` and removes it; false if there is
+/// none.
 bool read_element(std::string_view& text, c10::ScalarType dtype, std::byte* element);
 
 /// Shortest text that reads back as the same bits, with a point or exponent; `inf`, `nan`.

@@ -1,10 +1,9 @@
-#include "tandem/ir/text.h"
-
 #include "base/error.h"
 #include "ir/parser.h"
 #include "ir/printer.h"
 #include "ir/tensor_data.h"
 #include "shapes/stable_hash.h"
+#include "tandem/ir/text.h"
 
 #include <array>
 #include <bit>
@@ -13,7 +12,8 @@
 #include <fstream>
 #include <sstream>
 
-// Layout of a side file, all numbers little-endian (docs/reference/graph-text.md has the same table):
+// Layout of a side file, all numbers little-endian (docs/reference/graph-text.md has the same
+// table):
 //   8 bytes  "TDMCONST"
 //   u32      version, 1
 //   u32      number of constants n
@@ -22,7 +22,8 @@
 namespace tandem::ir {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "side files are written as memory has them");
+static_assert(std::endian::native == std::endian::little,
+              "side files are written as memory has them");
 
 constexpr int64_t kInlineElements = 64;
 constexpr uint64_t kAlignment = 64;
@@ -79,7 +80,9 @@ void write_whole(const std::filesystem::path& file, Fn&& fn) {
 
 class SideFileWriter : public ConstantStore {
  public:
-  bool takes(const at::Tensor& constant) const override { return constant.numel() > kInlineElements; }
+  bool takes(const at::Tensor& constant) const override {
+    return constant.numel() > kInlineElements;
+  }
 
   void append_reference(std::string& out, const at::Tensor& constant) override {
     out += '@';
@@ -99,7 +102,8 @@ class SideFileWriter : public ConstantStore {
       write_raw(out, header);
       uint64_t offset = sizeof(FileHeader) + constants_.size() * sizeof(FileEntry);
       for (const at::Tensor& constant : constants_) {
-        FileEntry entry{aligned(offset), static_cast<uint64_t>(constant.numel()) * constant.element_size()};
+        FileEntry entry{aligned(offset),
+                        static_cast<uint64_t>(constant.numel()) * constant.element_size()};
         write_raw(out, entry);
         offset = entry.offset + entry.bytes;
       }
@@ -108,14 +112,17 @@ class SideFileWriter : public ConstantStore {
         std::string padding(aligned(offset) - offset, '\0');
         std::vector<std::byte> bytes = constant_bytes(constant);
         out << padding;
-        out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+        out.write(reinterpret_cast<const char*>(bytes.data()),
+                  static_cast<std::streamsize>(bytes.size()));
         offset += padding.size() + bytes.size();
       }
     });
   }
 
  private:
-  static uint64_t aligned(uint64_t offset) { return (offset + kAlignment - 1) / kAlignment * kAlignment; }
+  static uint64_t aligned(uint64_t offset) {
+    return (offset + kAlignment - 1) / kAlignment * kAlignment;
+  }
   std::vector<at::Tensor> constants_;
 };
 
@@ -139,9 +146,10 @@ class SideFileReader : public ConstantSource {
     in_.seekg(static_cast<std::streamoff>(entry.offset));
     in_.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(entry.bytes));
     if (!in_ || checksum(bytes) != expected) {
-      return base::str("constant @", index, " in ", name,
-                       " does not match its checksum\n  remedy: the side file is damaged or belongs to "
-                       "another graph; write both again with ir::write_file");
+      return base::str(
+          "constant @", index, " in ", name,
+          " does not match its checksum\n  remedy: the side file is damaged or belongs to "
+          "another graph; write both again with ir::write_file");
     }
     return {};
   }

@@ -36,7 +36,8 @@ std::vector<Size> contiguous_strides(const std::vector<Size>& sizes) {
   return strides;
 }
 
-TensorType TensorType::contiguous(c10::ScalarType dtype, std::vector<Size> sizes, c10::Device device) {
+TensorType TensorType::contiguous(c10::ScalarType dtype, std::vector<Size> sizes,
+                                  c10::Device device) {
   TensorType type;
   type.dtype = dtype;
   type.device = device;
@@ -139,9 +140,15 @@ void append_type(std::string& out, const Type& type) {
         out += "untyped";
       }
       return;
-    case TypeKind::Int: out += "int"; return;
-    case TypeKind::Float: out += "float"; return;
-    case TypeKind::Bool: out += "bool"; return;
+    case TypeKind::Int:
+      out += "int";
+      return;
+    case TypeKind::Float:
+      out += "float";
+      return;
+    case TypeKind::Bool:
+      out += "bool";
+      return;
   }
 }
 

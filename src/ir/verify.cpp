@@ -1,11 +1,10 @@
-#include "tandem/ir/graph.h"
-
 #include "base/error.h"
 #include "ir/op_names.h"
 #include "ir/printer.h"
 #include "ir/schema_kind.h"
 #include "ir/tensor_data.h"
 #include "ir/words.h"
+#include "tandem/ir/graph.h"
 #include "tandem/ir/text.h"
 
 #include <algorithm>
@@ -52,7 +51,9 @@ constexpr size_t kReported = 5;  // by verify()
 class Verifier {
  public:
   Verifier(const Graph& graph, std::unordered_set<std::string> outer_symbols)
-      : graph_(graph), symbols_(std::move(outer_symbols)), defined_(graph.value_limit(), false),
+      : graph_(graph),
+        symbols_(std::move(outer_symbols)),
+        defined_(graph.value_limit(), false),
         use_counts_(graph.value_limit(), 0) {}
 
   std::vector<Violation> run() {
@@ -104,7 +105,8 @@ class Verifier {
     std::unordered_set<std::string> roles;
     for (ValueId input : graph_.inputs()) {
       if (!in_range(input)) {
-        report(kDefinedOnce, kNoNode, "input ", static_cast<int>(input), " is no value of the graph");
+        report(kDefinedOnce, kNoNode, "input ", static_cast<int>(input),
+               " is no value of the graph");
         continue;
       }
       bool consistent = graph_.value(input).is_input() && graph_.value(input).result_index() >= 0;
@@ -163,11 +165,12 @@ class Verifier {
       const Value& value = graph_.value(static_cast<ValueId>(i));
       listed_outputs += value.output_uses();
       if (value.users().size() == use_counts_[i]) continue;
-      report(kUses, kNoNode, name(value.id()), " lists ", value.users().size(), " users, ", use_counts_[i],
-             " operands mention it");
+      report(kUses, kNoNode, name(value.id()), " lists ", value.users().size(), " users, ",
+             use_counts_[i], " operands mention it");
     }
     if (listed_outputs != output_count_) {
-      report(kUses, kNoNode, "values list ", listed_outputs, " outputs, the graph has ", output_count_);
+      report(kUses, kNoNode, "values list ", listed_outputs, " outputs, the graph has ",
+             output_count_);
     }
   }
 
@@ -193,8 +196,8 @@ class Verifier {
     if (!type.tensor) return;
     const TensorType& tensor = *type.tensor;
     if (tensor.layout == c10::Layout::Strided && tensor.strides.size() != tensor.sizes.size()) {
-      report(kTypes, by, name(id), " has ", tensor.sizes.size(), " sizes and ", tensor.strides.size(),
-             " strides");
+      report(kTypes, by, name(id), " has ", tensor.sizes.size(), " sizes and ",
+             tensor.strides.size(), " strides");
     }
     for (const Size& size : tensor.sizes) declared(size, by);
     for (const Size& stride : tensor.strides) declared(stride, by);
@@ -212,9 +215,15 @@ class Verifier {
   void node(const Node& node) {
     bool defined = operands_defined(node);
     switch (node.kind()) {
-      case NodeKind::Op: op(node, defined); break;
-      case NodeKind::Constant: constant(node); break;
-      case NodeKind::Region: region(node, defined); break;
+      case NodeKind::Op:
+        op(node, defined);
+        break;
+      case NodeKind::Constant:
+        constant(node);
+        break;
+      case NodeKind::Region:
+        region(node, defined);
+        break;
     }
     for (size_t i = 0; i < node.results().size(); ++i) {
       ValueId id = node.results()[i];
@@ -260,8 +269,8 @@ class Verifier {
     const c10::FunctionSchema& schema = node.op().schema();
     const auto& arguments = schema.arguments();
     if (node.operands().size() != arguments.size()) {
-      report(kOperands, node.id(), op_text(node.op()), " has ", arguments.size(), " arguments, got ",
-             node.operands().size());
+      report(kOperands, node.id(), op_text(node.op()), " has ", arguments.size(),
+             " arguments, got ", node.operands().size());
     } else {
       for (size_t i = 0; i < arguments.size(); ++i) {
         SchemaKind kind = schema_kind(*arguments[i].real_type());
@@ -278,19 +287,26 @@ class Verifier {
   /// A tensor where a tensor belongs, a number where a number does.
   bool values_fit(ArgumentKind kind, const Operand& operand) const {
     bool fit = true;
-    operand.for_each_value([&](ValueId id) { fit = fit && holds(kind, graph_.value(id).type().kind); });
+    operand.for_each_value(
+        [&](ValueId id) { fit = fit && holds(kind, graph_.value(id).type().kind); });
     return fit;
   }
 
   static bool holds(ArgumentKind kind, TypeKind type) {
     switch (kind) {
       case ArgumentKind::Tensor:
-      case ArgumentKind::TensorList: return type == TypeKind::Tensor;
-      case ArgumentKind::Int: return type == TypeKind::Int;
-      case ArgumentKind::Float: return type == TypeKind::Float;
-      case ArgumentKind::Bool: return type == TypeKind::Bool;
-      case ArgumentKind::Scalar: return type != TypeKind::Tensor;
-      default: return false;
+      case ArgumentKind::TensorList:
+        return type == TypeKind::Tensor;
+      case ArgumentKind::Int:
+        return type == TypeKind::Int;
+      case ArgumentKind::Float:
+        return type == TypeKind::Float;
+      case ArgumentKind::Bool:
+        return type == TypeKind::Bool;
+      case ArgumentKind::Scalar:
+        return type != TypeKind::Tensor;
+      default:
+        return false;
     }
   }
 
@@ -300,8 +316,9 @@ class Verifier {
     int64_t flat = 0;
     for (int64_t length : shape) flat += length == kSingle ? 1 : length;
     if (shape.size() != returns.size() || flat != static_cast<int64_t>(node.results().size())) {
-      report(kResults, node.id(), op_text(node.op()), " has ", returns.size(), " returns, the shape ",
-             shape.size(), " of ", flat, " results, the node ", node.results().size());
+      report(kResults, node.id(), op_text(node.op()), " has ", returns.size(),
+             " returns, the shape ", shape.size(), " of ", flat, " results, the node ",
+             node.results().size());
       return;
     }
     size_t next = 0;
@@ -315,7 +332,8 @@ class Verifier {
         fits = holds(kind.kind, graph_.value(id).type().kind);
       }
       if (!fits) {
-        report(kResults, node.id(), "return ", i, " of ", op_text(node.op()), " is ", describe(kind.kind));
+        report(kResults, node.id(), "return ", i, " of ", op_text(node.op()), " is ",
+               describe(kind.kind));
       }
     }
   }
@@ -352,8 +370,8 @@ class Verifier {
         ValueId inside = body.outputs()[i].value;
         ValueId outside = node.results()[i];
         bool absent = inside == kNoValue || outside == kNoValue;
-        bool fits = absent ? inside == outside
-                           : graph_.value(outside).type() == body.value(inside).type();
+        bool fits =
+            absent ? inside == outside : graph_.value(outside).type() == body.value(inside).type();
         if (!fits) report(kRegions, node.id(), "output ", i, " of the body is another");
       }
     }
@@ -383,8 +401,10 @@ void verify(const Graph& graph, const std::string& stage) {
   std::string text = base::str("graph ", graph.name(), " is not well-formed");
   for (size_t i = 0; i < found.size() && i < kReported; ++i) text += "\n  rule:   " + found[i].text;
   if (found.size() > kReported) text += base::str("\n  more:   ", found.size() - kReported);
-  throw InternalError(stage, text + "\n  remedy: this is a defect of Tandem; please report it with the "
-                                    "program that shows it");
+  throw InternalError(stage,
+                      text +
+                          "\n  remedy: this is a defect of Tandem; please report it with the "
+                          "program that shows it");
 }
 
 }  // namespace tandem::ir

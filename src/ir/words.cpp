@@ -154,7 +154,8 @@ std::optional<c10::Device> find_device(std::string_view word) {
 
 const RoleWord& role_word(Role role) { return kRoles[static_cast<size_t>(role)]; }
 const RoleWord* find_role(std::string_view word) {
-  auto found = std::find_if(kRoles.begin(), kRoles.end(), [&](auto& row) { return row.word == word; });
+  auto found =
+      std::find_if(kRoles.begin(), kRoles.end(), [&](auto& row) { return row.word == word; });
   return found == kRoles.end() ? nullptr : &*found;
 }
 
@@ -174,7 +175,8 @@ void append_size(std::string& out, const Size& size) {
 void append_descriptor(std::string& out, const Descriptor& descriptor) {
   const RoleWord& word = role_word(descriptor.role);
   out += word.word;
-  bool has_index = word.detail == RoleDetail::Index || word.detail == RoleDetail::IndexAndOptionalName ||
+  bool has_index = word.detail == RoleDetail::Index ||
+                   word.detail == RoleDetail::IndexAndOptionalName ||
                    (word.detail == RoleDetail::OptionalIndex && descriptor.index != 0);
   bool has_name = word.detail == RoleDetail::Name ||
                   (word.detail == RoleDetail::IndexAndOptionalName && !descriptor.name.empty());
@@ -198,11 +200,21 @@ void append_quoted(std::string& out, std::string_view text) {
   out += '"';
   for (char c : text) {
     switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\t': out += "\\t"; break;
-      case '\r': out += "\\r"; break;
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
       default:
         if (static_cast<uint8_t>(c) >= 0x20 && c != 0x7f) {
           out += c;

@@ -1,5 +1,8 @@
 #pragma once
 
+#include "tandem/ir/descriptor.h"
+#include "tandem/ir/type.h"
+
 #include <c10/core/Device.h>
 #include <c10/core/Layout.h>
 #include <c10/core/MemoryFormat.h>
@@ -9,9 +12,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "tandem/ir/descriptor.h"
-#include "tandem/ir/type.h"
 
 /// The words of the graph text, each table once, for the printer and the parser.
 namespace tandem::ir {

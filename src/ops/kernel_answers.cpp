@@ -1,5 +1,9 @@
 #include "ops/kernel_answers.h"
 
+#include "base/error.h"
+#include "ops/meta_tensor.h"
+#include "ops/op_row.h"
+
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/jit_type.h>
@@ -7,10 +11,6 @@
 #include <c10/util/Exception.h>
 
 #include <mutex>
-
-#include "base/error.h"
-#include "ops/meta_tensor.h"
-#include "ops/op_row.h"
 
 namespace tandem::ops {
 namespace {
@@ -37,7 +37,8 @@ c10::IValue tensor_argument(const MetaArg& arg, const c10::Argument& argument, T
   return values;
 }
 
-/// A tensor comes back with the device that it has in the traced program, not the one it was asked on.
+/// A tensor comes back with the device that it has in the traced program, not the one it was asked
+/// on.
 MetaResult to_result(const c10::IValue& value, c10::Device device) {
   MetaResult result;
   auto meta = [&](const c10::IValue& element) {

@@ -1,3 +1,6 @@
+#include "ops/meta_tensor.h"
+#include "ops/op_row.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/Resize.h>
 #include <dlfcn.h>
@@ -5,9 +8,6 @@
 
 #include <memory>
 #include <mutex>
-
-#include "ops/meta_tensor.h"
-#include "ops/op_row.h"
 
 namespace tandem::ops {
 namespace {
@@ -26,11 +26,13 @@ void write_into(const at::Tensor& out, const ir::TensorType& type, bool is_opera
               " can't be cast to the desired output type ", out.scalar_type());
   TORCH_CHECK(!is_operand || out.sizes().equals(sizes), "output with shape ", out.sizes(),
               " doesn't match the broadcast shape ", c10::IntArrayRef(sizes));
-  if (at::native::resize_output(out, sizes)) out.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, type.static_strides());
+  if (at::native::resize_output(out, sizes))
+    out.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, type.static_strides());
 }
 
 /// A Meta kernel made of our rule for the op: functional, in-place and out overloads.
-void kernel_from_rule(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+void kernel_from_rule(const c10::OperatorHandle& op, c10::DispatchKeySet,
+                      torch::jit::Stack* stack) {
   KernelsOnly below_tracing;
   const c10::FunctionSchema& schema = op.schema();
   const auto& arguments = schema.arguments();
@@ -38,13 +40,14 @@ void kernel_from_rule(const c10::OperatorHandle& op, c10::DispatchKeySet, torch:
   std::vector<MetaArg> args;
   args.reserve(arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
-    args.push_back(to_meta_arg((*stack)[begin + i], arguments[i].type(), [](const at::Tensor& tensor) {
-      TensorMeta meta;
-      meta.type = std::make_shared<const ir::TensorType>(type_on(tensor, tensor.device()));
-      meta.offset = tensor.storage_offset();
-      meta.wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
-      return meta;
-    }));
+    args.push_back(
+        to_meta_arg((*stack)[begin + i], arguments[i].type(), [](const at::Tensor& tensor) {
+          TensorMeta meta;
+          meta.type = std::make_shared<const ir::TensorType>(type_on(tensor, tensor.device()));
+          meta.offset = tensor.storage_offset();
+          meta.wrapped_number = tensor.unsafeGetTensorImpl()->is_wrapped_number();
+          return meta;
+        }));
   }
   auto results = metadata_rule(op)(MetaCall{op, args});
   TORCH_CHECK_NOT_IMPLEMENTED(results.has_value(), display_name(op),
@@ -69,7 +72,8 @@ void kernel_from_rule(const c10::OperatorHandle& op, c10::DispatchKeySet, torch:
   for (c10::IValue& value : returned) stack->push_back(std::move(value));
 }
 
-/// Asked of the loader: libtorch's own question throws, with a slow backtrace, where no Python was linked.
+/// Asked of the loader: libtorch's own question throws, with a slow backtrace, where no Python was
+/// linked.
 bool python_is_running() {
   using IsInitialized = int (*)();
   auto* is_initialized = reinterpret_cast<IsInitialized>(dlsym(RTLD_DEFAULT, "Py_IsInitialized"));
@@ -83,9 +87,10 @@ void register_missing_meta_kernels() {
   std::call_once(once, [] {
     // With Python come its own Meta kernels, which must not meet ours.
     if (python_is_running()) return;
-    // Kept for the life of the process: unregistering at exit would race with libtorch's own teardown.
-    static auto* const library =
-        new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
+    // Kept for the life of the process: unregistering at exit would race with libtorch's own
+    // teardown.
+    static auto* const library = new torch::Library(torch::Library::IMPL, "aten",
+                                                    c10::DispatchKey::Meta, __FILE__, __LINE__);
     for (const OpRow& row : op_rows()) {
       if (!(row.facts & Fact::RegisterMeta)) continue;
       std::string_view name = row.op.substr(0, row.op.find('.'));

@@ -1,18 +1,18 @@
 #include "ops/meta_tensor.h"
 
+#include "base/error.h"
+#include "ops/libtorch_version.h"
+
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/jit_type.h>
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/zeros.h>
 
-#include "base/error.h"
-#include "ops/libtorch_version.h"
-
 namespace tandem::ops {
 namespace {
 
-// Meta storages hold nothing. One far larger than the tensor keeps as_strided over the rest of the real
-// storage legal, whose size metadata does not tell.
+// Meta storages hold nothing. One far larger than the tensor keeps as_strided over the rest of the
+// real storage legal, whose size metadata does not tell.
 constexpr size_t kMetaStorageBytes = size_t{1} << 50;
 
 c10::DispatchKeySet tracing_keys() {
@@ -50,7 +50,8 @@ at::Tensor to_meta_tensor(const TensorMeta& meta) {
 at::Tensor to_hollow_tensor(const TensorMeta& meta) {
   if (!meta.type) return {};
   c10::Device device = meta.type->device;
-  c10::Storage storage(c10::Storage::use_byte_size_t(), kMetaStorageBytes, c10::DataPtr(nullptr, device),
+  c10::Storage storage(c10::Storage::use_byte_size_t(), kMetaStorageBytes,
+                       c10::DataPtr(nullptr, device),
                        /*allocator=*/nullptr, /*resizable=*/false);
   c10::DispatchKey key = c10::computeDispatchKey(meta.type->dtype, c10::Layout::Strided, device);
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
@@ -65,7 +66,8 @@ at::Tensor to_zeros(const TensorMeta& meta) {
   std::vector<int64_t> sizes = meta.type->static_sizes();
   std::vector<int64_t> strides = meta.type->static_strides();
   int64_t elements = meta.offset + 1;
-  for (size_t i = 0; i < sizes.size(); ++i) elements += std::max<int64_t>(sizes[i] - 1, 0) * strides[i];
+  for (size_t i = 0; i < sizes.size(); ++i)
+    elements += std::max<int64_t>(sizes[i] - 1, 0) * strides[i];
   at::Tensor storage =
       at::zeros({elements}, at::TensorOptions().dtype(meta.type->dtype).device(meta.type->device));
   at::Tensor tensor = at::as_strided(storage, sizes, strides, meta.offset);
@@ -103,8 +105,9 @@ c10::Device result_device(const MetaCall& call) {
   }
   const c10::Device cpu(c10::DeviceType::CPU);
   // `copy` is `copy_` without the write: the source may live elsewhere.
-  bool follows_first = schema.name() == "aten::copy" ||
-                       (!schema.arguments().empty() && schema.arguments()[0].alias_info() != nullptr);
+  bool follows_first =
+      schema.name() == "aten::copy" ||
+      (!schema.arguments().empty() && schema.arguments()[0].alias_info() != nullptr);
   c10::Device found = cpu;
   for (const MetaArg& arg : call.args) {
     for (const TensorMeta& tensor : arg.tensors) {

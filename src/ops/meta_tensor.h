@@ -1,16 +1,17 @@
 #pragma once
 
+#include "ops/metadata.h"
+
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <string>
 
-#include "ops/metadata.h"
-
 namespace tandem::ops {
 
-/// While it lives, calls of this thread reach neither tracer nor functionalization, autograd or autocast.
+/// While it lives, calls of this thread reach neither tracer nor functionalization, autograd or
+/// autocast.
 class KernelsOnly {
  public:
   KernelsOnly();
@@ -21,7 +22,8 @@ class KernelsOnly {
 
 /// A tensor on the Meta device with this metadata; undefined for a null type.
 at::Tensor to_meta_tensor(const TensorMeta& meta);
-/// A tensor on the true device, without memory: for libtorch functions that choose by device and layout.
+/// A tensor on the true device, without memory: for libtorch functions that choose by device and
+/// layout.
 at::Tensor to_hollow_tensor(const TensorMeta& meta);
 /// Zeros on the true device, with this layout; undefined for a null type.
 at::Tensor to_zeros(const TensorMeta& meta);
@@ -36,7 +38,8 @@ MetaArg to_meta_arg(const c10::IValue& value, const c10::TypePtr& schema_type, M
 bool takes_tensor(const c10::TypePtr& type);       // Tensor, Tensor?
 bool takes_tensor_list(const c10::TypePtr& type);  // Tensor[], Tensor?[], Tensor[]?
 
-/// Where the results of a call live: a device argument, the written argument, else the operands' device.
+/// Where the results of a call live: a device argument, the written argument, else the operands'
+/// device.
 c10::Device result_device(const MetaCall& call);
 
 /// `aten.max.dim`

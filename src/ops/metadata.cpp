@@ -1,5 +1,10 @@
 #include "ops/metadata.h"
 
+#include "base/error.h"
+#include "ops/kernel_answers.h"
+#include "ops/meta_tensor.h"
+#include "ops/op_table.h"
+
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -10,11 +15,6 @@
 #include <cstring>
 #include <deque>
 #include <unordered_set>
-
-#include "base/error.h"
-#include "ops/kernel_answers.h"
-#include "ops/meta_tensor.h"
-#include "ops/op_table.h"
 
 namespace tandem::ops {
 namespace {
@@ -53,8 +53,8 @@ uint64_t thread_settings() {
   return word << 32 | static_cast<uint64_t>(at::get_num_threads());
 }
 
-/// Writes a call as words, each value after a tag and lists after their length, so that two calls have the
-/// same words exactly if they are the same call.
+/// Writes a call as words, each value after a tag and lists after their length, so that two calls
+/// have the same words exactly if they are the same call.
 class KeyWriter {
  public:
   KeyWriter(std::vector<uint64_t>& words, MetadataPropagator& propagator,
@@ -83,8 +83,8 @@ class KeyWriter {
       }
     } else if (value.isDevice()) {
       c10::Device device = value.toDevice();
-      add_tagged(kDevice, static_cast<uint64_t>(device.type()) << 8 |
-                              static_cast<uint8_t>(device.index()));
+      add_tagged(kDevice,
+                 static_cast<uint64_t>(device.type()) << 8 | static_cast<uint8_t>(device.index()));
     } else if (value.isString()) {
       add_string(value.toStringRef());
     } else if (value.isComplexDouble()) {
@@ -101,7 +101,17 @@ class KeyWriter {
 
  private:
   enum Tag : uint64_t {
-    kUndefined, kTensor, kNone, kInt, kBool, kDouble, kList, kDevice, kString, kComplex, kGenerator
+    kUndefined,
+    kTensor,
+    kNone,
+    kInt,
+    kBool,
+    kDouble,
+    kList,
+    kDevice,
+    kString,
+    kComplex,
+    kGenerator
   };
 
   void add_tagged(Tag tag, uint64_t word) {
@@ -114,7 +124,8 @@ class KeyWriter {
     TensorMeta meta = meta_of_(propagator_, tensor);
     add_tagged(kTensor, reinterpret_cast<uint64_t>(meta.type.get()));
     add_word(static_cast<uint64_t>(meta.offset));
-    add_word(static_cast<uint64_t>(meta.wrapped_number) | static_cast<uint64_t>(meta.conjugate) << 1 |
+    add_word(static_cast<uint64_t>(meta.wrapped_number) |
+             static_cast<uint64_t>(meta.conjugate) << 1 |
              static_cast<uint64_t>(meta.negative) << 2);
   }
 
@@ -141,10 +152,11 @@ void refuse_if_data_decides(const MetaCall& call) {
                        "express it with tensor operations");
   }
   if (facts.data_dependent_shape) {
-    TANDEM_UNSUPPORTED("trace", display_name(call.op), " has a result whose size depends on data",
-                       "\n  operands: ", operand_types(call),
-                       "\n  remedy:   call it outside the compiled function, or use a masked operation "
-                       "of fixed size such as where");
+    TANDEM_UNSUPPORTED(
+        "trace", display_name(call.op), " has a result whose size depends on data",
+        "\n  operands: ", operand_types(call),
+        "\n  remedy:   call it outside the compiled function, or use a masked operation "
+        "of fixed size such as where");
   }
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "tandem/ir/type.h"
+
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
@@ -12,8 +14,6 @@
 #include <string>
 #include <unordered_map>
 #include <vector>
-
-#include "tandem/ir/type.h"
 
 namespace tandem::ops {
 
@@ -28,7 +28,8 @@ struct TensorMeta {
 /// One argument of a call: tensors as metadata, everything else as libtorch has it.
 struct MetaArg {
   enum class Kind : uint8_t { Tensor, TensorList, Other } kind = Kind::Other;
-  std::vector<TensorMeta> tensors{};  // one of a Tensor, any number of a TensorList (null types: absent)
+  std::vector<TensorMeta>
+      tensors{};  // one of a Tensor, any number of a TensorList (null types: absent)
   c10::IValue other{};
 };
 
@@ -49,9 +50,9 @@ struct MetadataCounts {
 
 /// From the metadata of operands to that of results, without touching data.
 ///
-/// Order: memo, our own rule, libtorch's Meta kernel, the real kernel on zeros (pure ops whose sizes do not
-/// depend on data, bounded bytes), an UnsupportedError that names the op. Types that it returns are interned:
-/// equal types are the same object, which is what makes the memo cheap.
+/// Order: memo, our own rule, libtorch's Meta kernel, the real kernel on zeros (pure ops whose
+/// sizes do not depend on data, bounded bytes), an UnsupportedError that names the op. Types that
+/// it returns are interned: equal types are the same object, which is what makes the memo cheap.
 class MetadataPropagator {
  public:
   MetadataPropagator();

@@ -1,3 +1,4 @@
+#include "ops/op_row.h"
 #include "ops/op_table.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -7,8 +8,6 @@
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
-
-#include "ops/op_row.h"
 
 namespace tandem::ops {
 namespace {
@@ -34,8 +33,7 @@ OpInfo make_info(const c10::OperatorHandle& op) {
     info.draw_switch = schema.argumentIndexWithName(std::string(row->draw_switch)).value_or(-1);
   }
   info.data_dependent_shape =
-      (op.hasTag(at::Tag::dynamic_output_shape) && !(facts & Fact::StaticSize)) ||
-      (facts & Fact::DynamicSize);
+      op.hasTag(at::Tag::dynamic_output_shape) && !(facts & Fact::StaticSize);
   info.reads_data = op.hasTag(at::Tag::data_dependent_output) || (facts & Fact::ReadsData);
   info.has_rule = row && row->rule;
 
@@ -61,7 +59,8 @@ class PerOverload {
     const void* key = &op.schema();
     {
       std::shared_lock lock(mutex_);
-      if (auto found = values_.find(key); found != values_.end() && found->second->name == op.operator_name()) {
+      if (auto found = values_.find(key);
+          found != values_.end() && found->second->name == op.operator_name()) {
         return found->second->value;
       }
     }
@@ -69,8 +68,8 @@ class PerOverload {
     std::unique_lock lock(mutex_);
     std::unique_ptr<Named>& slot = values_[key];
     if (!slot || !(slot->name == op.operator_name())) {
-      // The schema of an op that was unregistered may have left its address to another one. What was
-      // handed out for it stays valid.
+      // The schema of an op that was unregistered may have left its address to another one. What
+      // was handed out for it stays valid.
       if (slot) retired_.push_back(std::move(slot));
       slot = std::move(made);
     }
@@ -111,9 +110,11 @@ bool writes_self_only(const c10::FunctionSchema& schema) {
 
 std::optional<c10::OperatorHandle> find_inplace(const c10::OperatorHandle& op) {
   const c10::OperatorName& name = op.operator_name();
-  if (info(op).writes_arguments) return std::nullopt;
+  // `squeeze_` and its like change what a tensor looks like, not what it holds.
+  if (info(op).writes_arguments || info(op).is_view) return std::nullopt;
   auto found = c10::Dispatcher::singleton().findSchema({name.name + "_", name.overload_name});
-  if (!found || !same_arguments(op.schema(), found->schema()) || !writes_self_only(found->schema())) {
+  if (!found || !same_arguments(op.schema(), found->schema()) ||
+      !writes_self_only(found->schema())) {
     return std::nullopt;
   }
   return found;

@@ -1,26 +1,25 @@
 #pragma once
 
+#include "ops/op_table.h"
+
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
-
-#include "ops/op_table.h"
 
 namespace tandem::ops {
 
 /// What schema and tags do not say, or say wrongly, about one overload. A set of bits.
 enum class Fact : uint32_t {
   None = 0,
-  HiddenWrite = 1 << 0,      // writes an argument that the schema calls read-only
-  HiddenAlias = 1 << 1,      // results share memory with argument 0 though the schema denies it
-  Effect = 1 << 2,           // does something besides returning results
-  ReadsData = 1 << 3,        // returns a C++ value that only the data can tell
-  DynamicSize = 1 << 4,      // a size of a result depends on data, untagged
-  StaticSize = 1 << 5,       // tagged as dynamic, but the arguments tell; the rule refuses the rest
-  NotPointwise = 1 << 6,     // tagged pointwise, and is not
-  NeverOnZeros = 1 << 7,     // on zeros it throws, or answers something else than on data
-  RegisterMeta = 1 << 8,     // libtorch's functionalization or composites need a Meta kernel: ours
+  HiddenWrite = 1 << 0,   // writes an argument that the schema calls read-only
+  HiddenAlias = 1 << 1,   // results share memory with argument 0 though the schema denies it
+  Effect = 1 << 2,        // does something besides returning results
+  ReadsData = 1 << 3,     // returns a C++ value that only the data can tell
+  StaticSize = 1 << 4,    // tagged as dynamic, but the arguments tell; the rule refuses the rest
+  NotPointwise = 1 << 5,  // tagged pointwise, and is not
+  NeverOnZeros = 1 << 6,  // on zeros it throws, or answers something else than on data
+  RegisterMeta = 1 << 7,  // libtorch's functionalization or composites need a Meta kernel: ours
 };
 constexpr Fact operator|(Fact a, Fact b) {
   return static_cast<Fact>(static_cast<uint32_t>(a) | static_cast<uint32_t>(b));
@@ -36,7 +35,8 @@ struct OpRow {
   std::optional<CostClass> cost{};
   std::optional<FusionKind> fusion{};
   Fact facts = Fact::None;
-  std::string_view draw_switch{};  // the argument that, zero or false, makes a random op draw nothing
+  std::string_view
+      draw_switch{};  // the argument that, zero or false, makes a random op draw nothing
 };
 
 /// The whole table; ops of libtorch only.

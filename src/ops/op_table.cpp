@@ -3,8 +3,8 @@
 #include "ops/op_row.h"
 #include "ops/rules.h"
 
-// The table of ops: one row per overload about which libtorch's schema and tags are silent or wrong.
-// docs/how-to/add-an-op.md says how to add one, docs/reference/ops.md what the columns mean.
+// The table of ops: one row per overload about which libtorch's schema and tags are silent or
+// wrong. docs/how-to/add-an-op.md says how to add one, docs/reference/ops.md what the columns mean.
 
 namespace tandem::ops {
 namespace {
@@ -13,7 +13,10 @@ using enum Fact;
 using rules::Like;
 
 constexpr OpRow pointwise(std::string_view op, MetadataRule rule = nullptr, Fact facts = None) {
-  return {.op = op, .rule = rule, .cost = CostClass::Pointwise, .fusion = FusionKind::Pointwise,
+  return {.op = op,
+          .rule = rule,
+          .cost = CostClass::Pointwise,
+          .fusion = FusionKind::Pointwise,
           .facts = facts};
 }
 /// Elementwise work that is not one kernel over one output: it draws, or reduces at the end.
@@ -21,10 +24,14 @@ constexpr OpRow elementwise(std::string_view op, MetadataRule rule = nullptr, Fa
   return {.op = op, .rule = rule, .cost = CostClass::Pointwise, .facts = facts};
 }
 constexpr OpRow reduction(std::string_view op, MetadataRule rule = nullptr, Fact facts = None) {
-  return {.op = op, .rule = rule, .cost = CostClass::Reduction, .fusion = FusionKind::Reduction,
+  return {.op = op,
+          .rule = rule,
+          .cost = CostClass::Reduction,
+          .fusion = FusionKind::Reduction,
           .facts = facts};
 }
-/// Sorts, scans, normalisations with hidden state: as much work as a reduction, but not of its form.
+/// Sorts, scans, normalisations with hidden state: as much work as a reduction, but not of its
+/// form.
 constexpr OpRow pass_over(std::string_view op, MetadataRule rule = nullptr, Fact facts = None) {
   return {.op = op, .rule = rule, .cost = CostClass::Reduction, .facts = facts};
 }
@@ -48,8 +55,12 @@ constexpr OpRow other(std::string_view op, MetadataRule rule = nullptr, Fact fac
 }
 constexpr OpRow draws_unless(std::string_view draw_switch, std::string_view op,
                              MetadataRule rule = nullptr, Fact facts = None) {
-  return {.op = op, .rule = rule, .cost = CostClass::Pointwise, .fusion = FusionKind::None,
-          .facts = facts, .draw_switch = draw_switch};
+  return {.op = op,
+          .rule = rule,
+          .cost = CostClass::Pointwise,
+          .fusion = FusionKind::None,
+          .facts = facts,
+          .draw_switch = draw_switch};
 }
 
 constexpr OpRow kRows[] = {
@@ -64,7 +75,7 @@ constexpr OpRow kRows[] = {
     other("batch_norm_gather_stats_with_counts", nullptr, HiddenWrite),
     other("cudnn_batch_norm", nullptr, HiddenWrite),
     other("miopen_batch_norm", nullptr, HiddenWrite),
-    other("_cudnn_rnn", nullptr, HiddenWrite | HiddenAlias),
+    other("_cudnn_rnn", nullptr, HiddenWrite),
 
     // ---- effects without a result ----
     other("_assert_async", rules::nothing, Effect),

@@ -1,13 +1,12 @@
 #include "ops/rule_blocks.h"
 
+#include "base/error.h"
+#include "ops/meta_tensor.h"
+
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/TypeProperties.h>
-#include <c10/core/Contiguity.h>
-
-#include "base/error.h"
-#include "ops/meta_tensor.h"
 
 namespace tandem::ops::rules {
 
@@ -22,8 +21,8 @@ const MetaArg& Args::arg(Key key) const {
 
 const TensorMeta& Args::meta(Key key) const {
   const MetaArg& found = arg(key);
-  TANDEM_CHECK(found.kind == MetaArg::Kind::Tensor, "trace", "argument ", key.position, key.name, " of ",
-               display_name(call_.op), " is not a tensor");
+  TANDEM_CHECK(found.kind == MetaArg::Kind::Tensor, "trace", "argument ", key.position, key.name,
+               " of ", display_name(call_.op), " is not a tensor");
   return found.tensors[0];
 }
 
@@ -31,8 +30,9 @@ const std::vector<TensorMeta>& Args::tensors(Key key) const { return arg(key).te
 
 bool Args::none(Key key) const {
   const MetaArg& found = arg(key);
-  return found.kind == MetaArg::Kind::Tensor ? found.tensors[0].type == nullptr
-                                             : found.kind == MetaArg::Kind::Other && found.other.isNone();
+  return found.kind == MetaArg::Kind::Tensor
+             ? found.tensors[0].type == nullptr
+             : found.kind == MetaArg::Kind::Other && found.other.isNone();
 }
 
 const c10::IValue& Args::value(Key key) const { return arg(key).other; }
@@ -101,8 +101,8 @@ TensorType with_sizes(const TensorType& like, Sizes sizes, MemoryFormat format) 
   bool channels_last = (format == MemoryFormat::ChannelsLast && rank == 4) ||
                        (format == MemoryFormat::ChannelsLast3d && rank == 5);
   if (!channels_last) return type;
-  // Channels innermost, then the last spatial dimension outwards, then the batch. A size of 0 counts as 1,
-  // as in libtorch.
+  // Channels innermost, then the last spatial dimension outwards, then the batch. A size of 0
+  // counts as 1, as in libtorch.
   auto at_least_one = [](const ir::Size& size) { return size == ir::Size(0) ? ir::Size(1) : size; };
   type.strides[1] = 1;
   ir::Size stride = at_least_one(type.sizes[1]);
@@ -165,7 +165,8 @@ TensorType iterated(const Args& args, std::initializer_list<const TensorMeta*> o
 TensorMeta converted(const TensorMeta& operand, ScalarType dtype) {
   if (operand.type->dtype == dtype || !operand.type->device.is_cpu()) return operand;
   TensorMeta result = operand;
-  result.type = std::make_shared<const TensorType>(with_dtype(like_preserved(*operand.type), dtype));
+  result.type =
+      std::make_shared<const TensorType>(with_dtype(like_preserved(*operand.type), dtype));
   return result;
 }
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include "ops/metadata.h"
+#include "ops/op_table.h"
+
 #include <ATen/core/Tensor.h>
 #include <c10/core/MemoryFormat.h>
 
@@ -8,11 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "ops/metadata.h"
-#include "ops/op_table.h"
-
-/// What metadata rules are made of. A rule that meets a call it does not understand, or that eager would
-/// refuse, returns nullopt: a kernel then answers, or raises eager's own error.
+/// What metadata rules are made of. A rule that meets a call it does not understand, or that eager
+/// would refuse, returns nullopt: a kernel then answers, or raises eager's own error.
 namespace tandem::ops::rules {
 
 using Results = std::optional<std::vector<MetaResult>>;
@@ -25,8 +25,8 @@ using ir::TensorType;
 class Args {
  public:
   struct Key {
-    Key(int position) : position(position) {}             // NOLINT: both are ways to name an argument
-    Key(const char* name) : name(name) {}                 // NOLINT
+    Key(int position) : position(position) {}  // NOLINT: both are ways to name an argument
+    Key(const char* name) : name(name) {}      // NOLINT
     int position = -1;
     std::string_view name{};
   };
@@ -74,7 +74,8 @@ Results answer(Types&&... types) {
 }
 
 // ---- layouts ----
-/// channels_last(3d) if the strides look like it, else contiguous: what eager calls the suggested format.
+/// channels_last(3d) if the strides look like it, else contiguous: what eager calls the suggested
+/// format.
 MemoryFormat suggested_format(const TensorType& type);
 /// Of this format, which falls back to contiguous where the rank does not fit.
 TensorType with_sizes(const TensorType& like, Sizes sizes, MemoryFormat format);
@@ -88,16 +89,19 @@ TensorType like_preserved(const TensorType& type);
 TensorType column_major(const TensorType& like, Sizes sizes);
 TensorType with_dtype(TensorType type, ScalarType dtype);
 
-/// A dimension counted from the front; -1 if it is out of range. A 0-dim tensor counts as having one.
+/// A dimension counted from the front; -1 if it is out of range. A 0-dim tensor counts as having
+/// one.
 int64_t wrapped(int64_t dim, int64_t rank);
 /// Equal as constants.
 bool same_sizes(const TensorType& a, const TensorType& b);
 
 // ---- TensorIterator ----
-/// The result of a pointwise op on these operands in this order: broadcast sizes and eager's strides.
+/// The result of a pointwise op on these operands in this order: broadcast sizes and eager's
+/// strides.
 TensorType iterated(const Args& args, std::initializer_list<const TensorMeta*> operands,
                     ScalarType dtype);
-/// The operand as a CPU kernel sees it that computes in this dtype: converted, which also closes gaps.
+/// The operand as a CPU kernel sees it that computes in this dtype: converted, which also closes
+/// gaps.
 TensorMeta converted(const TensorMeta& operand, ScalarType dtype);
 /// The dtype that eager promotes these operands to.
 ScalarType promoted(std::initializer_list<const TensorMeta*> operands);

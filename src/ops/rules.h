@@ -15,7 +15,7 @@ Results like(const MetaCall& call) {
 }
 
 // rules_pointwise.cpp: TensorIterator decides sizes and strides; operands in the kernel's order.
-Results unary(const MetaCall& call);           // dtype of self, any dtype but bool
+Results unary(const MetaCall& call);  // dtype of self, any dtype but bool
 Results unary_any(const MetaCall& call);
 Results unary_floating(const MetaCall& call);  // dtype of self, floating only
 Results unary_bool(const MetaCall& call);

@@ -1,14 +1,15 @@
-#include <ATen/ops/softmax.h>
-
 #include "ops/meta_tensor.h"
 #include "ops/rules.h"
+
+#include <ATen/ops/softmax.h>
 
 namespace tandem::ops::rules {
 namespace {
 
 /// `[B, H, L, E]` over memory in the order `[B, L, H, E]`.
 TensorType heads_inside(const TensorType& type) {
-  TensorType result = contiguous(type, {type.sizes[0], type.sizes[2], type.sizes[1], type.sizes[3]});
+  TensorType result =
+      contiguous(type, {type.sizes[0], type.sizes[2], type.sizes[1], type.sizes[3]});
   std::swap(result.sizes[1], result.sizes[2]);
   std::swap(result.strides[1], result.strides[2]);
   return result;

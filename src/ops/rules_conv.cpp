@@ -1,7 +1,7 @@
-#include <ATen/native/ConvUtils.h>
-
 #include "ops/meta_tensor.h"
 #include "ops/rules.h"
+
+#include <ATen/native/ConvUtils.h>
 
 namespace tandem::ops::rules {
 namespace {
@@ -30,7 +30,8 @@ Choice choose(const Args& args, const TensorMeta& bias, const std::vector<int64_
     return symbolic(per_dimension(args.integers(name), spatial));
   };
   TensorMeta input_meta = args.meta("input");
-  // One spatial dimension is computed as two, of a contiguous copy; a hollow tensor cannot be copied.
+  // One spatial dimension is computed as two, of a contiguous copy; a hollow tensor cannot be
+  // copied.
   if (spatial == 1) {
     input_meta.type = std::make_shared<const TensorType>(like_contiguous(*input_meta.type));
   }
@@ -50,7 +51,8 @@ Choice choose(const Args& args, const TensorMeta& bias, const std::vector<int64_
   // An empty batch runs no kernel, and the plain 3-d kernels answer contiguously whatever comes in.
   bool contiguous = spatial == 1 || input.numel() == 0 ||
                     (spatial == 3 && !choice.onednn && input.device().is_cpu());
-  if (!contiguous) choice.format = at::native::_determine_backend_memory_format(input, weight, backend);
+  if (!contiguous)
+    choice.format = at::native::_determine_backend_memory_format(input, weight, backend);
   return choice;
 }
 
@@ -80,8 +82,9 @@ Results convolution(const MetaCall& call) {
   for (size_t i = 0; i < spatial; ++i) {
     ir::Size size = input.sizes[i + 2];
     ir::Size reach = ir::Size(dilation[i]) * (weight.sizes[i + 2] - 1);
-    sizes.push_back(transposed ? (size - 1) * stride[i] - 2 * padding[i] + reach + output_padding[i] + 1
-                               : floordiv(size + 2 * padding[i] - reach - 1, stride[i]) + 1);
+    sizes.push_back(transposed
+                        ? (size - 1) * stride[i] - 2 * padding[i] + reach + output_padding[i] + 1
+                        : floordiv(size + 2 * padding[i] - reach - 1, stride[i]) + 1);
   }
   return answer(with_sizes(input, std::move(sizes), choice.format));
 }
@@ -99,8 +102,8 @@ Results convolution_backward(const MetaCall& call) {
                   mask[1] ? tensor_result(like_preserved(weight)) : undefined_result(),
                   mask[2] ? tensor_result(contiguous(grad, {grad.sizes[1]})) : undefined_result());
   }
-  // oneDNN computes the gradients of weight and bias together, and returns the first unasked; eager then
-  // forgets to take back the dimension that it added to a 1-d convolution.
+  // oneDNN computes the gradients of weight and bias together, and returns the first unasked; eager
+  // then forgets to take back the dimension that it added to a 1-d convolution.
   bool unasked = !mask[1] && mask[2] && choice.onednn;
   Sizes weight_sizes = weight.sizes;
   if (unasked && weight.rank() == 3) weight_sizes.insert(weight_sizes.begin() + 2, 1);

@@ -11,12 +11,12 @@ bool is_zero(const ir::Size& size) { return size == ir::Size(0); }
 
 /// Whether the kernel sums rows straight into the result, and then has no use for offset2bag.
 bool sums_rows_directly(const Args& args) {
-  const TensorType &weight = *args.tensor("weight");
+  const TensorType& weight = *args.tensor("weight");
   const TensorType* per_sample = args.tensor("per_sample_weights");
   bool dtype = weight.dtype == ScalarType::Float || weight.dtype == ScalarType::Half ||
                weight.dtype == ScalarType::BFloat16;
-  bool strides = weight.strides[1] == ir::Size(1) &&
-                 (!per_sample || per_sample->strides[0] == ir::Size(1));
+  bool strides =
+      weight.strides[1] == ir::Size(1) && (!per_sample || per_sample->strides[0] == ir::Size(1));
   return args.integer("mode") == kSumMode && dtype && strides && args.integer("padding_idx") < 0;
 }
 
@@ -41,7 +41,8 @@ Bags bags_of(const Args& args) {
 Results index(const MetaCall& call) {
   for (const TensorMeta& indices : Args(call).tensors("indices")) {
     if (!indices.type) continue;
-    if (indices.type->dtype != ScalarType::Bool && indices.type->dtype != ScalarType::Byte) continue;
+    if (indices.type->dtype != ScalarType::Bool && indices.type->dtype != ScalarType::Byte)
+      continue;
     TANDEM_UNSUPPORTED("trace", display_name(call.op),
                        " with a mask has a result whose size depends on data",
                        "\n  operands: ", operand_types(call),
@@ -69,7 +70,8 @@ Results index_select(const MetaCall& call) {
     if (!(index->numel() == ir::Size(1))) return std::nullopt;
   } else {
     ir::Size& size = sizes[static_cast<size_t>(dim)];
-    if (is_zero(size) && !is_zero(index->numel())) return std::nullopt;  // every index is out of range
+    if (is_zero(size) && !is_zero(index->numel()))
+      return std::nullopt;  // every index is out of range
     size = index->numel();
   }
   return answer(contiguous(*self, std::move(sizes)));
@@ -112,11 +114,12 @@ Results embedding_bag(const MetaCall& call) {
                                ? contiguous(offsets, {bags.count, weight.sizes[1]})
                                : bag_size;
   return answer(contiguous(weight, {bags.count, weight.sizes[1]}),
-                contiguous(offsets, {direct ? ir::Size(0) : indices.sizes[0]}), bag_size, max_indices);
+                contiguous(offsets, {direct ? ir::Size(0) : indices.sizes[0]}), bag_size,
+                max_indices);
 }
 
-// Without gradients the kernel skips some work, and with it some trimming: bag_size and max_indices of mode
-// sum are one longer than the bags.
+// Without gradients the kernel skips some work, and with it some trimming: bag_size and max_indices
+// of mode sum are one longer than the bags.
 Results embedding_bag_forward_only(const MetaCall& call) {
   Args args(call);
   Results results = embedding_bag(call);

@@ -64,7 +64,8 @@ Results pdist_forward(const MetaCall& call) {
 
 Results addbmm(const MetaCall& call) {
   Args args(call);
-  const TensorType *self = args.tensor("self"), *a = args.tensor("batch1"), *b = args.tensor("batch2");
+  const TensorType *self = args.tensor("self"), *a = args.tensor("batch1"),
+                   *b = args.tensor("batch2");
   bool fits = a->rank() == 3 && b->rank() == 3 && a->sizes[0] == b->sizes[0] &&
               a->sizes[2] == b->sizes[1] && self->dtype == a->dtype && a->dtype == b->dtype;
   if (!fits || !broadcast(self->sizes, {a->sizes[1], b->sizes[2]})) return std::nullopt;

@@ -1,6 +1,6 @@
-#include <ATen/core/Reduction.h>
-
 #include "ops/rules.h"
+
+#include <ATen/core/Reduction.h>
 
 namespace tandem::ops::rules {
 namespace {

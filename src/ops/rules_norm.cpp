@@ -6,8 +6,8 @@ namespace {
 /// Laid out as on the CPU. Functionalization asks on the Meta device, whatever the real one is.
 bool on_host(const TensorType& type) { return type.device.is_cpu() || type.device.is_meta(); }
 
-/// Statistics take the dtype of the first parameter that is there: bfloat16 data with float32 parameters has
-/// float32 statistics. Off the CPU it is the accumulation type.
+/// Statistics take the dtype of the first parameter that is there: bfloat16 data with float32
+/// parameters has float32 statistics. Off the CPU it is the accumulation type.
 ScalarType statistics_dtype(const TensorType& input,
                             std::initializer_list<const TensorType*> parameters) {
   if (!on_host(input)) {
@@ -50,7 +50,8 @@ Results batch_norm_functional(const MetaCall& call) {
   auto types = batch_norm_types(args, true, args.flag("training"));
   const TensorType *mean = args.tensor("running_mean"), *var = args.tensor("running_var");
   if (!types || !mean || !var) return std::nullopt;
-  return answer(types->output, types->save, types->save, like_preserved(*mean), like_preserved(*var));
+  return answer(types->output, types->save, types->save, like_preserved(*mean),
+                like_preserved(*var));
 }
 
 Results batch_norm_no_stats(const MetaCall& call) {
@@ -128,9 +129,10 @@ Results layer_norm_backward(const MetaCall& call) {
                    *bias = args.tensor("bias");
   std::vector<int64_t> mask = args.integers("output_mask");
   if (!input || (mask[1] && !weight) || (mask[2] && !weight && !bias)) return std::nullopt;
-  return answer(mask[0] ? tensor_result(like_contiguous(*input)) : undefined_result(),
-                mask[1] ? tensor_result(like_contiguous(*weight)) : undefined_result(),
-                mask[2] ? tensor_result(like_contiguous(bias ? *bias : *weight)) : undefined_result());
+  return answer(
+      mask[0] ? tensor_result(like_contiguous(*input)) : undefined_result(),
+      mask[1] ? tensor_result(like_contiguous(*weight)) : undefined_result(),
+      mask[2] ? tensor_result(like_contiguous(bias ? *bias : *weight)) : undefined_result());
 }
 
 Results group_norm(const MetaCall& call) {

@@ -1,11 +1,11 @@
+#include "ops/meta_tensor.h"
+#include "ops/rules.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/narrow.h>
 
 #include <algorithm>
-
-#include "ops/meta_tensor.h"
-#include "ops/rules.h"
 
 namespace tandem::ops::rules {
 
@@ -55,7 +55,8 @@ Results randperm(const MetaCall& call) {
                                        args.device()));
 }
 
-// The functional form of an op that writes its lists: result `x_out` is a changed copy of argument `x`.
+// The functional form of an op that writes its lists: result `x_out` is a changed copy of argument
+// `x`.
 Results written_lists(const MetaCall& call) {
   Args args(call);
   std::vector<MetaResult> results;
@@ -75,7 +76,8 @@ Results written_lists(const MetaCall& call) {
 
 Results triangle_indices(const MetaCall& call) {
   Args args(call);
-  int64_t rows = args.integer("row"), columns = args.integer("col"), offset = args.integer("offset");
+  int64_t rows = args.integer("row"), columns = args.integer("col"),
+          offset = args.integer("offset");
   if (rows < 0 || columns < 0) return std::nullopt;
   bool lower = call.op.schema().name() == "aten::tril_indices";
   int64_t count = 0;

@@ -1,6 +1,6 @@
-#include <c10/core/DefaultDtype.h>
-
 #include "ops/rules.h"
+
+#include <c10/core/DefaultDtype.h>
 
 namespace tandem::ops::rules {
 namespace {
@@ -13,8 +13,8 @@ ScalarType float_of(ScalarType dtype) {
 }
 
 /// Two operands, computed in `common` and stored in `dtype`.
-Results combined(const Args& args, const TensorMeta& first, const TensorMeta& second, ScalarType common,
-                 ScalarType dtype) {
+Results combined(const Args& args, const TensorMeta& first, const TensorMeta& second,
+                 ScalarType common, ScalarType dtype) {
   TensorMeta a = converted(first, common), b = converted(second, common);
   return answer(iterated(args, {&a, &b}, dtype));
 }
@@ -103,7 +103,8 @@ Results binary_reversed(const MetaCall& call) {
   Args args(call);
   const TensorMeta &self = args.meta(0), &other = args.meta(1);
   ScalarType dtype = promoted({&self, &other});
-  if (self.type->dtype == ScalarType::Bool || other.type->dtype == ScalarType::Bool) return std::nullopt;
+  if (self.type->dtype == ScalarType::Bool || other.type->dtype == ScalarType::Bool)
+    return std::nullopt;
   return combined(args, other, self, dtype, dtype);
 }
 
@@ -123,8 +124,8 @@ Results to_complex(const MetaCall& call) {
   Args args(call);
   const TensorMeta &real = args.meta(0), &imaginary = args.meta(1);
   ScalarType dtype = real.type->dtype;
-  bool legal = dtype == imaginary.type->dtype &&
-               (dtype == ScalarType::Float || dtype == ScalarType::Double);
+  bool legal =
+      dtype == imaginary.type->dtype && (dtype == ScalarType::Float || dtype == ScalarType::Double);
   if (!legal) return std::nullopt;
   return answer(iterated(args, {&real, &imaginary}, c10::toComplexType(dtype)));
 }

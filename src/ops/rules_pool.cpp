@@ -38,7 +38,8 @@ Results padded(const MetaCall& call, int64_t spatial) {
   Args args(call);
   const TensorType* self = args.tensor("self");
   std::vector<int64_t> pad = args.integers("padding");
-  if (!has_images(*self, spatial) || pad.size() != static_cast<size_t>(2 * spatial)) return std::nullopt;
+  if (!has_images(*self, spatial) || pad.size() != static_cast<size_t>(2 * spatial))
+    return std::nullopt;
   Sizes sizes = self->sizes;
   bool reflection = call.op.schema().name().find("reflection") != std::string::npos;
   for (size_t i = 0; i < static_cast<size_t>(spatial); ++i) {
@@ -77,7 +78,8 @@ Results max_pool3d_with_indices(const MetaCall& call) {
     }
     int64_t before = size.value();
     int64_t room = before + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1;
-    int64_t after = floordiv(ir::Size(room + (ceil_mode ? stride[i] - 1 : 0)), stride[i]).value() + 1;
+    int64_t after =
+        floordiv(ir::Size(room + (ceil_mode ? stride[i] - 1 : 0)), stride[i]).value() + 1;
     // The last window must start inside the image or its left padding.
     if (ceil_mode && (after - 1) * stride[i] >= before + padding[i]) --after;
     if (after < 1 || before == 0) return std::nullopt;
@@ -143,7 +145,8 @@ Results grid_sampler(const MetaCall& call) {
   Args args(call);
   const TensorType *input = args.tensor("input"), *grid = args.tensor("grid");
   bool fits = input->rank() == grid->rank() && input->rank() >= 4 && input->dtype == grid->dtype &&
-              input->sizes[0] == grid->sizes[0] && grid->sizes.back() == ir::Size(input->rank() - 2);
+              input->sizes[0] == grid->sizes[0] &&
+              grid->sizes.back() == ir::Size(input->rank() - 2);
   for (size_t i = 2; fits && i < input->sizes.size(); ++i) fits = !(input->sizes[i] == ir::Size(0));
   if (!fits) return std::nullopt;
   Sizes sizes{input->sizes[0], input->sizes[1]};
@@ -169,7 +172,8 @@ Results im2col(const MetaCall& call) {
   size_t first = self->sizes.size() - 2;
   ir::Size blocks = 1;
   for (size_t i = 0; i < 2; ++i) {
-    int64_t room = self->sizes[first + i].value() + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1;
+    int64_t room =
+        self->sizes[first + i].value() + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1;
     if (stride[i] <= 0 || room < 0 || self->sizes[first + i] == ir::Size(0)) return std::nullopt;
     blocks = blocks * (room / stride[i] + 1);
   }

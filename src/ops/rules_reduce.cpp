@@ -1,8 +1,8 @@
+#include "ops/rules.h"
+
 #include <c10/core/DefaultDtype.h>
 
 #include <algorithm>
-
-#include "ops/rules.h"
 
 namespace tandem::ops::rules {
 namespace {
@@ -11,11 +11,14 @@ bool is_empty(const TensorType& type) { return type.numel() == ir::Size(0); }
 
 bool is_integer(ScalarType dtype) { return c10::isIntegralType(dtype, /*includeBool=*/true); }
 
-ScalarType long_if_integer(ScalarType dtype) { return is_integer(dtype) ? ScalarType::Long : dtype; }
+ScalarType long_if_integer(ScalarType dtype) {
+  return is_integer(dtype) ? ScalarType::Long : dtype;
+}
 
-/// The sizes after reducing these dimensions, all of them if none is named; nullopt if one is out of range
-/// or named twice.
-std::optional<Sizes> reduced_sizes(const TensorType& type, const std::vector<int64_t>& dims, bool keep) {
+/// The sizes after reducing these dimensions, all of them if none is named; nullopt if one is out
+/// of range or named twice.
+std::optional<Sizes> reduced_sizes(const TensorType& type, const std::vector<int64_t>& dims,
+                                   bool keep) {
   std::vector<bool> reduce(std::max<size_t>(type.sizes.size(), 1), dims.empty());
   for (int64_t dim : dims) {
     int64_t at = wrapped(dim, type.rank());

@@ -34,13 +34,15 @@ struct Step {
   Wide count = 1;
 };
 
-/// A view as a box in some coordinates: start plus steps of growing stride, the finest being single bytes.
+/// A view as a box in some coordinates: start plus steps of growing stride, the finest being single
+/// bytes.
 struct Box {
   Wide start = 0;
   std::vector<Step> steps{};
 };
 
-/// Steps sorted by stride, neighbours merged where the coarser continues the finer or repeats part of it.
+/// Steps sorted by stride, neighbours merged where the coarser continues the finer or repeats part
+/// of it.
 Box box_of(const StridedView& view) {
   Box box{static_cast<Wide>(view.offset) * view.element_bytes, {}};
   for (size_t i = 0; i < view.sizes.size(); ++i) {
@@ -59,8 +61,8 @@ Box box_of(const StridedView& view) {
   std::vector<Step> merged;
   for (const Step& step : box.steps) {
     Step* finer = merged.empty() ? nullptr : &merged.back();
-    bool continues = finer && step.stride % finer->stride == 0 &&
-                     step.stride <= finer->stride * finer->count;
+    bool continues =
+        finer && step.stride % finer->stride == 0 && step.stride <= finer->stride * finer->count;
     if (continues) {
       finer->count += (step.count - 1) * (step.stride / finer->stride);
     } else {
@@ -71,7 +73,8 @@ Box box_of(const StridedView& view) {
   return box;
 }
 
-/// The strides of a grid in which both boxes are boxes: each divides the next. Nullopt if there is none.
+/// The strides of a grid in which both boxes are boxes: each divides the next. Nullopt if there is
+/// none.
 std::optional<std::vector<Wide>> common_grid(const Box& a, const Box& b) {
   std::vector<Wide> strides;
   for (const Box* box : {&a, &b}) {
@@ -92,9 +95,10 @@ struct Digits {
 
 Wide floor_divide(Wide a, Wide b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
-/// A box in grid digits, coarsest axis without bound. Nullopt if a run crosses into the next coarser digit,
-/// where it would no longer be a box.
-std::optional<std::vector<Digits>> digits_of(const Box& box, const std::vector<Wide>& grid, Wide origin) {
+/// A box in grid digits, coarsest axis without bound. Nullopt if a run crosses into the next
+/// coarser digit, where it would no longer be a box.
+std::optional<std::vector<Digits>> digits_of(const Box& box, const std::vector<Wide>& grid,
+                                             Wide origin) {
   std::vector<Digits> digits(grid.size());
   Wide rest = box.start - origin;
   for (size_t i = grid.size(); i-- > 0;) {
@@ -102,7 +106,8 @@ std::optional<std::vector<Digits>> digits_of(const Box& box, const std::vector<W
     rest -= digits[i].first * grid[i];
   }
   for (const Step& step : box.steps) {
-    auto axis = static_cast<size_t>(std::find(grid.begin(), grid.end(), step.stride) - grid.begin());
+    auto axis =
+        static_cast<size_t>(std::find(grid.begin(), grid.end(), step.stride) - grid.begin());
     digits[axis].last += step.count - 1;
   }
   for (size_t i = 0; i + 1 < grid.size(); ++i) {
@@ -112,7 +117,8 @@ std::optional<std::vector<Digits>> digits_of(const Box& box, const std::vector<W
 }
 
 /// Exact answer where both views are boxes of one grid whose lines start at `origin`.
-std::optional<bool> overlap_on_grid(const Box& a, const Box& b, const std::vector<Wide>& grid, Wide origin) {
+std::optional<bool> overlap_on_grid(const Box& a, const Box& b, const std::vector<Wide>& grid,
+                                    Wide origin) {
   auto x = digits_of(a, grid, origin);
   auto y = digits_of(b, grid, origin);
   if (!x || !y) return std::nullopt;
@@ -168,8 +174,8 @@ bool runs_meet(const std::vector<ByteRange>& a, const std::vector<ByteRange>& b)
   return false;
 }
 
-/// Positions of a view are its start plus multiples of the greatest common divisor of its strides: where
-/// both views keep to different residues of it they never meet.
+/// Positions of a view are its start plus multiples of the greatest common divisor of its strides:
+/// where both views keep to different residues of it they never meet.
 bool residues_meet(const Box& a, const Box& b, Wide bytes_a, Wide bytes_b) {
   Wide divisor = 0;
   for (const Box* box : {&a, &b}) {
@@ -191,7 +197,9 @@ bool residues_meet(const Box& a, const Box& b, Wide bytes_a, Wide bytes_b) {
   return residue < bytes_a || residue + bytes_b > divisor;
 }
 
-Wide run_bytes(const Box& box) { return box.steps.front().stride == 1 ? box.steps.front().count : 1; }
+Wide run_bytes(const Box& box) {
+  return box.steps.front().stride == 1 ? box.steps.front().count : 1;
+}
 
 }  // namespace
 

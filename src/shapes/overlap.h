@@ -15,8 +15,8 @@ struct StridedView {
 
 /// Whether some byte belongs to both views of one storage.
 ///
-/// Never false for views that share a byte. Exact for contiguous ranges and for slices of one grid, such as
-/// columns or blocks of a matrix; true when it cannot tell at a bounded cost.
+/// Never false for views that share a byte. Exact for contiguous ranges and for slices of one grid,
+/// such as columns or blocks of a matrix; true when it cannot tell at a bounded cost.
 bool may_overlap(const StridedView& a, const StridedView& b);
 
 }  // namespace tandem::shapes

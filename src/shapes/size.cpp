@@ -28,8 +28,8 @@ struct Term {
 };
 using Terms = std::vector<Term>;
 
-/// Canonical form: terms sorted (higher degree first, then by their atoms), no two with the same atoms, no
-/// coefficient zero, null instead of an empty list; the constant is kept apart.
+/// Canonical form: terms sorted (higher degree first, then by their atoms), no two with the same
+/// atoms, no coefficient zero, null instead of an empty list; the constant is kept apart.
 struct SizeOps {
   static const Terms& terms(const Size& size) {
     static const Terms kNone;
@@ -66,8 +66,8 @@ constexpr FunctionWord kFunctions[] = {{Atom::Kind::FloorDiv, "floordiv", floord
                                        {Atom::Kind::Max, "max", max}};
 
 [[noreturn]] void raise_overflow(int64_t a, const char* operation, int64_t b) {
-  throw UserError("shapes", base::str("a size does not fit into 64 bits: ", a, " ", operation, " ", b,
-                                      "\n  remedy: use smaller tensors"));
+  throw UserError("shapes", base::str("a size does not fit into 64 bits: ", a, " ", operation, " ",
+                                      b, "\n  remedy: use smaller tensors"));
 }
 
 int64_t checked_add(int64_t a, int64_t b) {
@@ -162,7 +162,8 @@ void append_sign(std::string& out, bool first, bool negative) {
 }
 
 void append_magnitude(std::string& out, int64_t number) {
-  out += std::to_string(number < 0 ? -static_cast<uint64_t>(number) : static_cast<uint64_t>(number));
+  out +=
+      std::to_string(number < 0 ? -static_cast<uint64_t>(number) : static_cast<uint64_t>(number));
 }
 
 void append(std::string& out, const Size& size) {
@@ -220,7 +221,8 @@ class Reader {
     // With the sign, since the smallest integer has no positive counterpart.
     uint64_t magnitude = 0;
     auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), magnitude);
-    uint64_t limit = static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) + (negative ? 1 : 0);
+    uint64_t limit =
+        static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) + (negative ? 1 : 0);
     TANDEM_REQUIRE(error == std::errc() && magnitude <= limit, "shapes",
                    "expected an integer of 64 bits, got '", negative ? "-" : "",
                    text_.substr(0, static_cast<size_t>(end - text_.data())), "'");

@@ -48,12 +48,12 @@ bool HostTensors::make(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
   if (real.nbytes() > 0) {
     std::memset(real.mutable_data_ptr(), real.nbytes() <= kAlwaysConstant ? 0 : kPattern, real.nbytes());
   }
-  known_[real.unsafeGetTensorImpl()] = {real, at::Tensor(), std::move(call)};
+  known_[real.storage().unsafeGetStorageImpl()] = {real, at::Tensor(), std::move(call)};
   return true;
 }
 
 std::optional<at::Tensor> HostTensors::stand_in(const at::Tensor& tensor) {
-  auto it = known_.find(tensor.unsafeGetTensorImpl());
+  auto it = known_.find(tensor.storage().unsafeGetStorageImpl());
   if (it == known_.end()) return std::nullopt;
   Known& known = it->second;
   if (!known.traced.defined()) {

@@ -28,7 +28,8 @@ class HostTensors {
     at::Tensor traced;   // undefined until the first use
     torch::jit::Stack call;
   };
-  std::unordered_map<const c10::TensorImpl*, Known> known_;
+  // By storage: `torch::empty` wraps what `at::empty` gave it into another tensor on the same memory.
+  std::unordered_map<const c10::StorageImpl*, Known> known_;
 };
 
 }  // namespace tandem::tracing

@@ -1,15 +1,15 @@
 #pragma once
 
+#include "tandem/ir/graph.h"
+
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "tandem/ir/graph.h"
-
 namespace tandem::ir {
 
-/// Reaches behind the public functions of a graph, which keep it well-formed: for tests of the verifier,
-/// which need graphs that are not, and for comparing graphs without their names.
+/// Reaches behind the public functions of a graph, which keep it well-formed: for tests of the
+/// verifier, which need graphs that are not, and for comparing graphs without their names.
 struct GraphSurgeon {
   static std::vector<Operand>& operands(Node& node) { return node.operands_; }
   static std::vector<ValueId>& results(Node& node) { return node.results_; }
@@ -21,7 +21,9 @@ struct GraphSurgeon {
   static NodeId& next(Node& node) { return node.next_; }
   static std::vector<NodeId>& users(Value& value) { return value.users_; }
   static std::vector<int32_t>& mentions(Value& value) { return value.mentions_; }
-  static c10::SmallVector<int32_t, 1>& output_positions(Value& value) { return value.output_positions_; }
+  static c10::SmallVector<int32_t, 1>& output_positions(Value& value) {
+    return value.output_positions_;
+  }
   static std::vector<Output>& outputs(Graph& graph) { return graph.outputs_; }
   static std::vector<ValueId>& inputs(Graph& graph) { return graph.inputs_; }
   static size_t& node_count(Graph& graph) { return graph.node_count_; }

@@ -41,7 +41,9 @@ ir::Graph without_names(ir::Graph graph) {
   if (ir::print(without_names(found)) == ir::print(without_names(wanted))) {
     return ::testing::AssertionSuccess();
   }
-  return ::testing::AssertionFailure() << "expected:\n" << ir::print(wanted) << "got:\n" << ir::print(found);
+  return ::testing::AssertionFailure() << "expected:\n"
+                                       << ir::print(wanted) << "got:\n"
+                                       << ir::print(found);
 }
 
 }  // namespace tandem::test

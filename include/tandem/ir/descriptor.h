@@ -1,9 +1,9 @@
 #pragma once
 
+#include "tandem/export.h"
+
 #include <cstdint>
 #include <string>
-
-#include "tandem/export.h"
 
 namespace tandem::ir {
 

@@ -1,5 +1,10 @@
 #pragma once
 
+#include "tandem/export.h"
+#include "tandem/ir/descriptor.h"
+#include "tandem/ir/operand.h"
+#include "tandem/ir/type.h"
+
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -11,11 +16,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
-#include "tandem/export.h"
-#include "tandem/ir/descriptor.h"
-#include "tandem/ir/operand.h"
-#include "tandem/ir/type.h"
 
 namespace tandem::ir {
 
@@ -42,7 +42,8 @@ class TANDEM_API Value {
   bool is_input() const { return producer_ == kNoNode; }
   /// kNoNode for an input.
   NodeId producer() const { return producer_; }
-  /// Which result of its producer, counting the elements of lists one by one; of an input: which input.
+  /// Which result of its producer, counting the elements of lists one by one; of an input: which
+  /// input.
   int64_t result_index() const { return result_index_; }
   /// Nodes that read it, once per mention, in no particular order.
   std::span<const NodeId> users() const { return users_; }
@@ -73,7 +74,8 @@ enum class NodeKind : uint8_t {
 /// computes things that depend on no tangent.
 enum class Phase : uint8_t { Forward, Backward };
 
-/// How the flat results of a node make up the returns of its schema: per return kSingle, or a list's length.
+/// How the flat results of a node make up the returns of its schema: per return kSingle, or a
+/// list's length.
 using ResultShape = std::vector<int64_t>;
 inline constexpr int64_t kSingle = -1;
 
@@ -87,7 +89,8 @@ class TANDEM_API Node {
   const c10::OperatorHandle& op() const { return *op_; }
   /// Of a Constant only.
   const at::Tensor& constant() const { return constant_; }
-  /// Of a Region only: its inputs take the operands, its outputs are the results. The label says what for.
+  /// Of a Region only: its inputs take the operands, its outputs are the results. The label says
+  /// what for.
   const Graph& region() const { return *region_; }
   const std::string& label() const { return label_; }
   /// One per argument of the schema, defaults included.
@@ -114,8 +117,9 @@ class TANDEM_API Node {
   std::vector<ValueId> results_;
   ResultShape result_shape_;
   Location location_;
-  // Per mention of a value, in operand order: its place in that value's users_. With Value::mentions_ it
-  // makes removing a use cost the same for a value with one reader and with a hundred thousand.
+  // Per mention of a value, in operand order: its place in that value's users_. With
+  // Value::mentions_ it makes removing a use cost the same for a value with one reader and with a
+  // hundred thousand.
   c10::SmallVector<int32_t, 4> use_positions_;
   NodeId previous_ = kNoNode, next_ = kNoNode;
 };
@@ -131,7 +135,7 @@ struct OpSpec {
   ResultShape shape{};                // empty: every return is a single tensor
   Phase phase = Phase::Forward;
   Location location{};
-  std::vector<std::string> names{};   // of the results; may be shorter
+  std::vector<std::string> names{};  // of the results; may be shorter
 };
 
 /// An output of a graph: which value, and what it is to the caller. kNoValue prints as `none`.
@@ -151,8 +155,8 @@ struct Symbol {
 
 /// A list of nodes in topological order, with typed inputs and outputs.
 ///
-/// A value type: copying copies the graph, and ids mean the same in the copy. References to nodes and values
-/// stay valid until the graph is destroyed or assigned to; an erased node keeps its id.
+/// A value type: copying copies the graph, and ids mean the same in the copy. References to nodes
+/// and values stay valid until the graph is destroyed or assigned to; an erased node keeps its id.
 class TANDEM_API Graph {
  public:
   Graph() = default;
@@ -234,7 +238,8 @@ class TANDEM_API Graph {
   const std::vector<at::Generator>& generators() const { return generators_; }
   /// The same generator gets the same index.
   GeneratorRef add_generator(const at::Generator& generator);
-  /// A graph that was parsed has undefined generators until they are bound. The table grows as needed.
+  /// A graph that was parsed has undefined generators until they are bound. The table grows as
+  /// needed.
   void bind_generator(GeneratorRef ref, at::Generator generator);
   const std::vector<Symbol>& symbols() const { return symbols_; }
   void add_symbol(Symbol symbol) { symbols_.push_back(std::move(symbol)); }

@@ -1,5 +1,8 @@
 #pragma once
 
+#include "tandem/export.h"
+#include "tandem/shapes/size.h"
+
 #include <c10/core/Device.h>
 #include <c10/core/Layout.h>
 #include <c10/core/MemoryFormat.h>
@@ -11,9 +14,6 @@
 #include <utility>
 #include <variant>
 #include <vector>
-
-#include "tandem/export.h"
-#include "tandem/shapes/size.h"
 
 namespace tandem::ir {
 
@@ -31,14 +31,16 @@ struct GeneratorRef {
   friend bool operator==(const GeneratorRef&, const GeneratorRef&) = default;
 };
 
-/// One argument of a node. `kNoValue` inside a list of values is an undefined tensor or an absent optional.
+/// One argument of a node. `kNoValue` inside a list of values is an undefined tensor or an absent
+/// optional.
 struct TANDEM_API Operand {
   using None = std::monostate;
   using Values = std::vector<ValueId>;
   using Sizes = std::vector<Size>;
-  using Storage = std::variant<None, ValueId, Values, bool, Size, double, std::complex<double>,
-                               std::string, c10::ScalarType, c10::Layout, c10::MemoryFormat,
-                               c10::Device, Sizes, std::vector<double>, std::vector<bool>, GeneratorRef>;
+  using Storage =
+      std::variant<None, ValueId, Values, bool, Size, double, std::complex<double>, std::string,
+                   c10::ScalarType, c10::Layout, c10::MemoryFormat, c10::Device, Sizes,
+                   std::vector<double>, std::vector<bool>, GeneratorRef>;
   Storage data;
 
   Operand() = default;
@@ -47,7 +49,8 @@ struct TANDEM_API Operand {
   Operand(T&& value) : data(std::forward<T>(value)) {}  // NOLINT: every alternative is an operand
   template <std::integral T>
     requires(!std::same_as<T, bool>)
-  Operand(T number) : data(Size(static_cast<int64_t>(number))) {}  // NOLINT: a size, not a complex number
+  Operand(T number)
+      : data(Size(static_cast<int64_t>(number))) {}  // NOLINT: a size, not a complex number
 
   template <class T>
   const T* get_if() const {

@@ -1,12 +1,12 @@
 #pragma once
 
+#include "tandem/export.h"
+#include "tandem/ir/graph.h"
+
 #include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <vector>
-
-#include "tandem/export.h"
-#include "tandem/ir/graph.h"
 
 namespace tandem::ir {
 
@@ -16,12 +16,13 @@ struct InputFacts {
   TypePtr type;  // as the call finds it; null for an undefined tensor
   bool requires_grad = false;
   bool is_leaf = true;
-  int64_t duplicate_of = -1;      // an earlier input that is the same tensor object
-  bool data_written = false;      // through views too; the graph returns the new data
-  bool history_changed = false;   // autograd saw the write: the input leaves the call with another grad_fn
-  bool metadata_changed = false;  // sizes, strides or offset
+  int64_t duplicate_of = -1;  // an earlier input that is the same tensor object
+  bool data_written = false;  // through views too; the graph returns the new data
+  bool history_changed =
+      false;  // autograd saw the write: the input leaves the call with another grad_fn
+  bool metadata_changed = false;      // sizes, strides or offset
   bool written_in_grad_mode = false;  // eager's own checks of in-place writes depend on the mode
-  int64_t version_delta = 0;      // what the call adds to the version counter
+  int64_t version_delta = 0;          // what the call adds to the version counter
   bool requires_grad_after = false;
 };
 
@@ -45,18 +46,20 @@ struct OutputFacts {
 struct TangentFacts {
   int64_t output = 0;
   TypePtr type;
-  std::string raises{};  // not empty: eager's backward raises this text as soon as the tangent is defined
+  std::string
+      raises{};  // not empty: eager's backward raises this text as soon as the tangent is defined
 };
 
-/// View ops that make aliasing outputs from one input. Input 0 of the graph is that input; its outputs carry
-/// the index of the function's output. One graph per input, so that results of one `split` share their node.
+/// View ops that make aliasing outputs from one input. Input 0 of the graph is that input; its
+/// outputs carry the index of the function's output. One graph per input, so that results of one
+/// `split` share their node.
 struct ViewReplay {
   int64_t input = 0;
   Graph graph;
 };
 
-/// The complete record of what a call does, beside the numbers. Inputs are in graph order: lifted tensors
-/// first, then arguments.
+/// The complete record of what a call does, beside the numbers. Inputs are in graph order: lifted
+/// tensors first, then arguments.
 struct TANDEM_API Signature {
   std::vector<InputFacts> inputs;
   int64_t lifted_count = 0;

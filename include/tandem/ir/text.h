@@ -1,23 +1,24 @@
 #pragma once
 
+#include "tandem/export.h"
+#include "tandem/ir/graph.h"
+
 #include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "tandem/export.h"
-#include "tandem/ir/graph.h"
-
 namespace tandem::ir {
 
-/// The text of a graph; docs/reference/graph-text.md has the grammar. `print(parse(s)) == s` for every s
-/// that print made.
+/// The text of a graph; docs/reference/graph-text.md has the grammar. `print(parse(s)) == s` for
+/// every s that print made.
 TANDEM_API std::string print(const Graph& graph);
-/// One line, without indentation: for errors. Names every value of the graph first, so it costs as much
-/// as the graph is long.
+/// One line, without indentation: for errors. Names every value of the graph first, so it costs as
+/// much as the graph is long.
 TANDEM_API std::string print(const Graph& graph, const Node& node);
-/// What print calls each value, without the `%`, by value id; empty for a value that does not appear.
+/// What print calls each value, without the `%`, by value id; empty for a value that does not
+/// appear.
 TANDEM_API std::vector<std::string> value_names(const Graph& graph);
 
 /// Reads one graph. A UserError names line, column, what was expected and what came.

@@ -1,5 +1,8 @@
 #pragma once
 
+#include "tandem/export.h"
+#include "tandem/shapes/size.h"
+
 #include <c10/core/Device.h>
 #include <c10/core/Layout.h>
 #include <c10/core/ScalarType.h>
@@ -8,9 +11,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "tandem/export.h"
-#include "tandem/shapes/size.h"
 
 namespace tandem::ir {
 

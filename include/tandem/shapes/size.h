@@ -1,5 +1,7 @@
 #pragma once
 
+#include "tandem/export.h"
+
 #include <cstdint>
 #include <iosfwd>
 #include <memory>
@@ -8,8 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "tandem/export.h"
-
 namespace tandem::shapes {
 
 struct Term;
@@ -17,9 +17,9 @@ struct Term;
 /// An integer expression: the size or stride of a tensor, an integer operand.
 ///
 /// A constant costs no allocation. Anything else is an immutable, shared, canonical sum of products
-/// over symbols, so equal expressions compare equal whatever way they were built. What leaves 64 bits on the
-/// way is a UserError.
-/// Text: `12`, `s0`, `4*s0`, `s0*s1 + 3`, `floordiv(s0, 2)`, `mod(s0, 4)`, `min(a, b)`, `max(a, b)`.
+/// over symbols, so equal expressions compare equal whatever way they were built. What leaves 64
+/// bits on the way is a UserError. Text: `12`, `s0`, `4*s0`, `s0*s1 + 3`, `floordiv(s0, 2)`,
+/// `mod(s0, 4)`, `min(a, b)`, `max(a, b)`.
 class TANDEM_API Size {
  public:
   Size() = default;
@@ -44,7 +44,8 @@ class TANDEM_API Size {
 
   uint64_t hash() const;
   std::string to_string() const;
-  /// Reads what to_string writes, from the front of `text`, and removes it; a UserError if it cannot.
+  /// Reads what to_string writes, from the front of `text`, and removes it; a UserError if it
+  /// cannot.
   static Size parse(std::string_view& text);
 
  private:

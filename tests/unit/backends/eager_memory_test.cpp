@@ -221,20 +221,20 @@ TEST_F(EagerMemory, KeepsMemoryThatAnotherOperandLooksInto) {
 }
 
 TEST_F(EagerMemory, KeepsAnOperandOfAnotherType) {
+  const Tensor m = torch::tensor({2.0f});
   Measured measured = measure(R"(
-    graph g(%x: f32[1024] user_input 0) {
-      %a: f32[1024] = aten.sin(%x)
-      %b: bool[1024] = aten.gt.Scalar(%a, 0)
-      %w: f32[2] = constant {1.0, 2.0}
-      %n: f32[2] = aten.neg(%w)
-      %wide: f32[2, 1] = aten.unsqueeze(%n, 1)
-      %c: f32[2, 1024] = aten.mul.Tensor(%wide, %x)
-      return %b: output 0, %c: output 1
+    graph g(%x: f32[1024] user_input 0, %m: f32[1] user_input 1) {
+      %a: f32[1] = aten.neg(%m)
+      %wider: f32[1024] = aten.mul.Tensor(%a, %x)
+      %b: f32[1024] = aten.sin(%x)
+      %other_dtype: bool[1024] = aten.gt.Scalar(%b, 0)
+      return %wider: output 0, %other_dtype: output 1
     })",
-                              {x_});
+                              {x_, m});
 
-  EXPECT_TRUE(measured.results[0].equal(x_.sin() > 0));
-  EXPECT_TRUE(measured.results[1].equal(-torch::tensor({1.0f, 2.0f}).unsqueeze(1) * x_));
+  EXPECT_TRUE(measured.results[0].equal(-m * x_));
+  EXPECT_EQ(measured.results[1].scalar_type(), at::kBool);
+  EXPECT_TRUE(measured.results[1].equal(x_.sin() > 0));
 }
 
 TEST_F(EagerMemory, NeverOverwritesAConstant) {

@@ -1,15 +1,15 @@
 #include "tandem/ir/graph.h"
 
+#include "support/error_text.h"
+#include "support/graph_text.h"
+#include "tandem/error.h"
+#include "tandem/ir/text.h"
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include <algorithm>
 #include <random>
-
-#include "support/error_text.h"
-#include "support/graph_text.h"
-#include "tandem/error.h"
-#include "tandem/ir/text.h"
 
 namespace tandem::ir {
 namespace {
@@ -83,8 +83,10 @@ TEST(Graph, ErasesNodesThatNobodyReads) {
 
 TEST(Graph, RefusesToEraseWhatIsRead) {
   Graph graph = chain();
-  EXPECT_EQ(internal_error([&] { graph.erase(graph.node(kSin)); }), "ir: result 0 of node 0 is still read");
-  EXPECT_EQ(internal_error([&] { graph.erase(graph.node(kCos)); }), "ir: result 0 of node 1 is still read");
+  EXPECT_EQ(internal_error([&] { graph.erase(graph.node(kSin)); }),
+            "ir: result 0 of node 0 is still read");
+  EXPECT_EQ(internal_error([&] { graph.erase(graph.node(kCos)); }),
+            "ir: result 0 of node 1 is still read");
   EXPECT_EQ(internal_error([&] { graph.erase_input(kX); }), "ir: input 0 of graph g is still read");
   verify(graph);
 }
@@ -96,12 +98,15 @@ TEST(Graph, ErasesAndReordersInputs) {
   EXPECT_EQ(graph.inputs()[0], kY);
   EXPECT_EQ(internal_error([&] { graph.reorder_inputs({kX, kX}); }),
             "ir: input 1 of graph g comes twice in its new order");
-  EXPECT_EQ(internal_error([&] { graph.reorder_inputs({kX}); }), "ir: new order of 1 inputs for graph g with 2");
+  EXPECT_EQ(internal_error([&] { graph.reorder_inputs({kX}); }),
+            "ir: new order of 1 inputs for graph g with 2");
   graph.erase_input(kY);
   EXPECT_EQ(graph.inputs().size(), 1u);
   EXPECT_EQ(graph.input_role(kX), Descriptor::user_input(0));
-  EXPECT_EQ(internal_error([&] { graph.input_role(kY); }), "ir: value 1 is not an input of graph g");
-  EXPECT_EQ(internal_error([&] { graph.input_role(kA); }), "ir: value 2 is not an input of graph g");
+  EXPECT_EQ(internal_error([&] { graph.input_role(kY); }),
+            "ir: value 1 is not an input of graph g");
+  EXPECT_EQ(internal_error([&] { graph.input_role(kA); }),
+            "ir: value 2 is not an input of graph g");
   graph.set_input_role(kX, Descriptor::param("w"));
   EXPECT_EQ(to_string(graph.input_role(kX)), "param \"w\"");
   verify(graph);
@@ -111,7 +116,8 @@ TEST(Graph, InsertsBeforeTheInsertPoint) {
   Graph graph = chain();
   graph.set_insert_point(kCos);
   Type type = graph.value(kX).type();
-  Node& first = graph.add_op({.op = op("aten::exp"), .operands = {kA}, .results = {type}, .names = {"n"}});
+  Node& first =
+      graph.add_op({.op = op("aten::exp"), .operands = {kA}, .results = {type}, .names = {"n"}});
   graph.add_constant(at::zeros({1}));
   graph.set_insert_point(kNoNode);
   graph.add_op({.op = op("aten::tanh"), .operands = {first.results()[0]}, .results = {type}});
@@ -133,7 +139,8 @@ TEST(Graph, KeepsTheInsertPointWhenItsNodeGoes) {
   graph.set_output(0, kA);
   graph.set_insert_point(kCos);
   graph.erase(graph.node(kCos));
-  Node& added = graph.add_op({.op = op("aten::exp"), .operands = {kA}, .results = {graph.value(kX).type()}});
+  Node& added =
+      graph.add_op({.op = op("aten::exp"), .operands = {kA}, .results = {graph.value(kX).type()}});
   EXPECT_EQ(graph.next(added.id()), kAdd);
 }
 
@@ -185,7 +192,8 @@ TEST(Graph, ReplacesValuesInLists) {
 
 TEST(Graph, SetsOutputs) {
   Graph graph = chain();
-  graph.set_outputs({{kX, Descriptor::output(0)}, {kNoValue, Descriptor::grad(1)}, {kX, Descriptor::saved(0)}});
+  graph.set_outputs(
+      {{kX, Descriptor::output(0)}, {kNoValue, Descriptor::grad(1)}, {kX, Descriptor::saved(0)}});
   EXPECT_EQ(graph.value(kX).output_uses(), 2);
   EXPECT_EQ(graph.value(kB).output_uses(), 0);
   graph.set_output(1, kY);
@@ -207,7 +215,8 @@ TEST(Graph, KeepsOneEntryPerGenerator) {
 
 TEST(Graph, RefusesConstantsWithoutText) {
   Graph graph("g");
-  EXPECT_EQ(internal_error([&] { graph.add_constant({}); }), "ir: a constant cannot be an undefined tensor");
+  EXPECT_EQ(internal_error([&] { graph.add_constant({}); }),
+            "ir: a constant cannot be an undefined tensor");
   auto unsupported = [&](const at::Tensor& tensor) {
     return test::error_text<UnsupportedError>([&] { graph.add_constant(tensor); });
   };
@@ -215,7 +224,8 @@ TEST(Graph, RefusesConstantsWithoutText) {
             "ir: a constant of type sparse_coo f32[2] cannot be part of a graph\n"
             "  remedy: pass it as an argument of the function");
   EXPECT_EQ(unsupported(at::zeros({2}, at::kComplexFloat).conj()),
-            "ir: a constant of type c64[2] that is a lazy conjugate or negation cannot be part of a graph\n"
+            "ir: a constant of type c64[2] that is a lazy conjugate or negation cannot be part of "
+            "a graph\n"
             "  remedy: pass it as an argument of the function");
   EXPECT_EQ(graph.node_count(), 0u);
 }
@@ -229,7 +239,8 @@ TEST(Graph, RefusesResultsThatDoNotFitTheirShape) {
             "ir: aten::split.Tensor: 1 results for a shape of 2");
 }
 
-// Random edits, each checked by the verifier, whose use-list rule knows nothing of how they are done.
+// Random edits, each checked by the verifier, whose use-list rule knows nothing of how they are
+// done.
 TEST(Graph, StaysWellFormedUnderRandomEdits) {
   std::mt19937 random(3);
   Graph graph = chain();
@@ -244,20 +255,26 @@ TEST(Graph, StaysWellFormedUnderRandomEdits) {
     switch (random() % 6) {
       case 0:
         graph.set_insert_point(node.erased() ? kNoNode : id);
-        graph.add_op({.op = op("aten::cat"), .operands = {Operand::Values{any(), any(), any()}, Size(0)},
+        graph.add_op({.op = op("aten::cat"),
+                      .operands = {Operand::Values{any(), any(), any()}, Size(0)},
                       .results = {type}});
         break;
       case 1:
-        if (!node.erased()) graph.set_operand(node, 0, node.op().schema().name() == "aten::cat"
-                                                            ? Operand(Operand::Values{any()})
-                                                            : Operand(any()));
+        if (!node.erased())
+          graph.set_operand(node, 0,
+                            node.op().schema().name() == "aten::cat"
+                                ? Operand(Operand::Values{any()})
+                                : Operand(any()));
         break;
       case 2:
         if (!node.erased() && !graph.value(node.results()[0]).has_users()) graph.erase(node);
         break;
-      case 3: graph.replace_all_uses(any(), any()); break;
+      case 3:
+        graph.replace_all_uses(any(), any());
+        break;
       case 4:
-        if (!node.erased() && graph.value(node.results()[0]).users().empty() && graph.last_node() != kNoNode) {
+        if (!node.erased() && graph.value(node.results()[0]).users().empty() &&
+            graph.last_node() != kNoNode) {
           graph.move_before(node, graph.node(graph.last_node()));
         }
         break;
@@ -269,7 +286,8 @@ TEST(Graph, StaysWellFormedUnderRandomEdits) {
   }
 }
 
-// In an order that would make any search of the list of readers long; benchmarks/ir_bench.cpp has the times.
+// In an order that would make any search of the list of readers long; benchmarks/ir_bench.cpp has
+// the times.
 TEST(Graph, EditsAValueWithManyReaders) {
   Graph graph("g");
   Type type = TensorType::contiguous(at::kFloat, {4});

@@ -1,9 +1,9 @@
-#include <gtest/gtest.h>
-#include <torch/library.h>
-
 #include "support/error_text.h"
 #include "tandem/error.h"
 #include "tandem/ir/text.h"
+
+#include <gtest/gtest.h>
+#include <torch/library.h>
 
 namespace tandem::ir {
 namespace {
@@ -22,17 +22,23 @@ TEST(ParseError, NamesLineColumnExpectedAndGot) {
   EXPECT_EQ(error_of("\n  grph g"), "parse: line 2, column 3: expected 'graph', got 'grph'");
   EXPECT_EQ(error_of("graph g {"), "parse: line 1, column 9: expected '(', got '{'");
   EXPECT_EQ(error_of("graph g() {"),
-            "parse: line 1, column 12: expected an operator, constant, region or return, got the end of the text");
+            "parse: line 1, column 12: expected an operator, constant, region or return, got the "
+            "end of the text");
   EXPECT_EQ(error_of("graph g() { return } x"),
             "parse: line 1, column 22: expected the end of the text, got 'x'");
-  EXPECT_EQ(error_of("graph g(%x f32[4] user_input 0) {"), "parse: line 1, column 12: expected ':', got 'f32'");
-  EXPECT_EQ(error_of("graph g(x: f32[4] user_input 0) {"), "parse: line 1, column 9: expected a value, got 'x'");
-  EXPECT_EQ(error_of("graph g(% : f32[4] user_input 0) {"), "parse: line 1, column 9: expected a value, got '%'");
+  EXPECT_EQ(error_of("graph g(%x f32[4] user_input 0) {"),
+            "parse: line 1, column 12: expected ':', got 'f32'");
+  EXPECT_EQ(error_of("graph g(x: f32[4] user_input 0) {"),
+            "parse: line 1, column 9: expected a value, got 'x'");
+  EXPECT_EQ(error_of("graph g(% : f32[4] user_input 0) {"),
+            "parse: line 1, column 9: expected a value, got '%'");
 }
 
 TEST(ParseError, NamesWrongTypes) {
   std::string dtypes = error_of("graph g(%x: f33[4] user_input 0) {");
-  EXPECT_TRUE(dtypes.starts_with("parse: line 1, column 13: expected a dtype (f32, f64, f16, bf16, i64")) << dtypes;
+  EXPECT_TRUE(
+      dtypes.starts_with("parse: line 1, column 13: expected a dtype (f32, f64, f16, bf16, i64"))
+      << dtypes;
   EXPECT_TRUE(dtypes.ends_with("), got 'f33'")) << dtypes;
   EXPECT_EQ(error_of("graph g(%x: foo f32[4] user_input 0) {"),
             "parse: line 1, column 13: expected a type, got 'foo'");
@@ -62,7 +68,8 @@ TEST(ParseError, NamesWrongRoles) {
 }
 
 TEST(ParseError, NamesWrongStrings) {
-  EXPECT_EQ(error_of("graph \"g\n() { return }"), "parse: line 1, column 7: a string is not closed");
+  EXPECT_EQ(error_of("graph \"g\n() { return }"),
+            "parse: line 1, column 7: a string is not closed");
   EXPECT_EQ(error_of("graph \"\\q\"() { return }"),
             "parse: line 1, column 8: expected \\n, \\t, \\r, \\\", \\\\ or \\x, got '\\q'");
   EXPECT_EQ(error_of("graph \"\\x1\"() { return }"),
@@ -92,7 +99,8 @@ TEST(ParseError, NamesWrongValues) {
             "parse: line 2, column 25: value %z is not defined before its use");
   EXPECT_EQ(error_of_line("%y: f32[4] = aten.sin(%y)"),
             "parse: line 2, column 25: value %y is not defined before its use");
-  EXPECT_EQ(error_of_line("%x: f32[4] = aten.sin(%x)"), "parse: line 2, column 3: value %x is defined twice");
+  EXPECT_EQ(error_of_line("%x: f32[4] = aten.sin(%x)"),
+            "parse: line 2, column 3: value %x is defined twice");
   EXPECT_EQ(error_of("graph g() { return x: output 0 }"),
             "parse: line 1, column 20: expected a value or none, got 'x'");
 }
@@ -109,7 +117,8 @@ TEST(ParseError, NamesWrongArguments) {
   EXPECT_EQ(error_of_line("%y: f32[4] = aten.sin(%x, self=%x)"),
             "parse: line 2, column 29: argument self of aten.sin comes twice");
   EXPECT_EQ(error_of_line("%y: f32[4] = aten.add.Tensor(%x, %x, 1)"),
-            "parse: line 2, column 40: argument alpha of aten.add.Tensor is written with its name: alpha=...");
+            "parse: line 2, column 40: argument alpha of aten.add.Tensor is written with its name: "
+            "alpha=...");
   EXPECT_EQ(error_of_line("%y: f32[4] = aten.sum.dim_IntList(%x, 0)"),
             "parse: line 2, column 41: expected a list of integers, got '0'");
   EXPECT_EQ(error_of_line("%y: f32[4] = aten.sum.dim_IntList(%x, [0.5])"),
@@ -136,18 +145,22 @@ TEST(ParseError, NamesWrongArguments) {
             "parse: line 2, column 30: expected a value or none, got '1'");
   EXPECT_EQ(error_of_line("[%y: f32[4]] = aten._foreach_add.ScalarList([%x], [1, 2.0])"),
             "parse: line 2, column 53: a list of numbers has numbers of one kind");
-  EXPECT_EQ(error_of_line("%y: f32[4] = aten.sin(%x"), "parse: line 3, column 3: expected ',' or ')', got 'return'");
+  EXPECT_EQ(error_of_line("%y: f32[4] = aten.sin(%x"),
+            "parse: line 3, column 3: expected ',' or ')', got 'return'");
 }
 
 TEST(ParseError, NamesWrongResults) {
   EXPECT_EQ(error_of_line("%y: f32[4] = aten.max.dim(%x, 0, false)"),
             "parse: line 2, column 3: aten.max.dim has 2 results, got 1");
-  EXPECT_EQ(error_of_line("aten.sin(%x)"), "parse: line 2, column 3: aten.sin has 1 results, got 0");
-  EXPECT_EQ(error_of_line("%y: f32[4] = aten.split.Tensor(%x, 2, 0)"),
-            "parse: line 2, column 3: result 0 of aten.split.Tensor is a list: write it in brackets");
+  EXPECT_EQ(error_of_line("aten.sin(%x)"),
+            "parse: line 2, column 3: aten.sin has 1 results, got 0");
+  EXPECT_EQ(
+      error_of_line("%y: f32[4] = aten.split.Tensor(%x, 2, 0)"),
+      "parse: line 2, column 3: result 0 of aten.split.Tensor is a list: write it in brackets");
   EXPECT_EQ(error_of_line("[%y: f32[4]] = aten.sin(%x)"),
             "parse: line 2, column 3: result 0 of aten.sin is not a list");
-  EXPECT_EQ(error_of_line("%y: f32[4] aten.sin(%x)"), "parse: line 2, column 14: expected '=', got 'aten.sin'");
+  EXPECT_EQ(error_of_line("%y: f32[4] aten.sin(%x)"),
+            "parse: line 2, column 14: expected '=', got 'aten.sin'");
 }
 
 TEST(ParseError, NamesWrongConstants) {
@@ -162,7 +175,8 @@ TEST(ParseError, NamesWrongConstants) {
   EXPECT_EQ(error_of_line("%c: f32[s0] = constant {1.0}"),
             "parse: line 2, column 3: a constant has one result, a tensor of known size");
   EXPECT_EQ(error_of_line("%c: f32[100] = constant @0:0123456789abcdef"),
-            "parse: line 2, column 27: constant @0 is in a side file\n  remedy: read the file with ir::read_file");
+            "parse: line 2, column 27: constant @0 is in a side file\n  remedy: read the file with "
+            "ir::read_file");
   EXPECT_EQ(error_of_line("%c: f32[100] = constant @0:xyz"),
             "parse: line 2, column 27: expected a checksum in hex digits, got 'xyz'");
   EXPECT_EQ(error_of_line("%c: qi8[1] = constant {1}"),
@@ -171,13 +185,15 @@ TEST(ParseError, NamesWrongConstants) {
 
 TEST(ParseError, NamesWrongRegions) {
   std::string body = " graph (%a: f32[4] user_input 0) { return %a: output 0 }";
-  EXPECT_EQ(error_of_line("region \"r\" (%x)" + body), "parse: line 2, column 3: region \"r\" has 1 results, got 0");
+  EXPECT_EQ(error_of_line("region \"r\" (%x)" + body),
+            "parse: line 2, column 3: region \"r\" has 1 results, got 0");
   EXPECT_EQ(error_of_line("%y: f32[5] = region \"r\" (%x)" + body),
             "parse: line 2, column 3: result 0 of region \"r\" is f32[4], got f32[5]");
   EXPECT_EQ(error_of_line("%y: f32[4] = region \"r\" (1)" + body),
             "parse: line 2, column 28: expected a value or none, got '1'");
   EXPECT_EQ(error_of_line("%y: f32[4] = region \"r\" ()" + body),
-            "parse: line 1, column 1: graph g is not well-formed: regions match their operands and results: the "
+            "parse: line 1, column 1: graph g is not well-formed: regions match their operands and "
+            "results: the "
             "body has 1 inputs and 1 outputs; node %y: f32[4] = region \"r\" () graph {...}");
 }
 
@@ -189,9 +205,11 @@ TEST(ParseError, RefusesBottomlessRegions) {
 
 TEST(ParseError, NamesBrokenRules) {
   EXPECT_EQ(error_of("graph g(%x: f32[s0] user_input 0) { return }"),
-            "parse: line 1, column 1: graph g is not well-formed: symbols are declared: symbol s0 is not declared");
+            "parse: line 1, column 1: graph g is not well-formed: symbols are declared: symbol s0 "
+            "is not declared");
   EXPECT_EQ(error_of("graph g(%x: f32[1] user_input 0, %y: f32[1] user_input 0) { return }"),
-            "parse: line 1, column 1: graph g is not well-formed: input roles are unique: input %y is user_input 0, "
+            "parse: line 1, column 1: graph g is not well-formed: input roles are unique: input %y "
+            "is user_input 0, "
             "and so is an earlier one");
 }
 
@@ -201,7 +219,8 @@ TEST(ParseError, SurvivesEveryTruncation) {
       "graph \"a b\"[s0: 2..9 hint 3](%x: cuda:0 f32[s0, 4*s0] (1, s0) param \"p\") {\n"
       "  %y: f32[2] = constant {1.0, nan(0x7fc00001)}  # a.cpp:1\n"
       "  [%a: f32[2], none] = aten.split.Tensor(%x, 2, 0)\n  backward:\n"
-      "  %z: f32[2] = region \"r\" (%y) graph (%i: f32[2] user_input 0) {\n    return %i: output 0\n  }\n"
+      "  %z: f32[2] = region \"r\" (%y) graph (%i: f32[2] user_input 0) {\n    return %i: output "
+      "0\n  }\n"
       "  return %z: output 0, none: grad 1 \"p\"\n}";
   EXPECT_NO_THROW(parse(text));
   for (size_t length = 0; length < text.size(); ++length) {

@@ -8,7 +8,8 @@ namespace tandem::ir {
 namespace {
 
 TypePtr type(std::vector<Size> sizes) {
-  return std::make_shared<const TensorType>(TensorType::contiguous(c10::ScalarType::Float, std::move(sizes)));
+  return std::make_shared<const TensorType>(
+      TensorType::contiguous(c10::ScalarType::Float, std::move(sizes)));
 }
 
 TEST(Signature, PrintsATableOfInputsAndOutputs) {
@@ -16,14 +17,29 @@ TEST(Signature, PrintsATableOfInputsAndOutputs) {
   signature.training = true;
   signature.lifted_count = 2;
   signature.inputs = {
-      {.role = Descriptor::param("fc.weight"), .type = type({4, 4}), .requires_grad = true, .requires_grad_after = true},
-      {.role = Descriptor::buffer("mean"), .type = type({4}), .data_written = true, .version_delta = 2},
-      {.role = Descriptor::user_input(0), .type = type({2, 4}), .requires_grad = false, .data_written = true,
-       .history_changed = true, .metadata_changed = true, .written_in_grad_mode = true, .version_delta = 1,
+      {.role = Descriptor::param("fc.weight"),
+       .type = type({4, 4}),
+       .requires_grad = true,
+       .requires_grad_after = true},
+      {.role = Descriptor::buffer("mean"),
+       .type = type({4}),
+       .data_written = true,
+       .version_delta = 2},
+      {.role = Descriptor::user_input(0),
+       .type = type({2, 4}),
+       .requires_grad = false,
+       .data_written = true,
+       .history_changed = true,
+       .metadata_changed = true,
+       .written_in_grad_mode = true,
+       .version_delta = 1,
        .requires_grad_after = true},
       {.role = Descriptor::user_input(1), .type = type({2, 4}), .duplicate_of = 2},
       {.role = Descriptor::user_input(2), .type = nullptr},
-      {.role = Descriptor::user_input(3), .type = type({1}), .requires_grad = true, .is_leaf = false},
+      {.role = Descriptor::user_input(3),
+       .type = type({1}),
+       .requires_grad = true,
+       .is_leaf = false},
   };
   signature.outputs = {
       {.kind = OutputKind::Fresh, .type = type({2}), .requires_grad = true, .is_leaf = false},

@@ -1,9 +1,9 @@
+#include "support/graph_text.h"
+#include "tandem/ir/text.h"
+
 #include <gtest/gtest.h>
 
 #include <set>
-
-#include "support/graph_text.h"
-#include "tandem/ir/text.h"
 
 namespace tandem::ir {
 namespace {
@@ -24,7 +24,8 @@ TEST(StructuralHash, IsTheSameInEveryProcess) {
 
 TEST(StructuralHash, IgnoresNamesIdsAndLocations) {
   uint64_t plain = hash_of(text_of(kPlain));
-  EXPECT_EQ(hash_of("graph other(%p: f32[4] user_input 0) {\n  %q: f32[4] = aten.add.Scalar(%p, 1, 1)  # a.cpp:3\n"
+  EXPECT_EQ(hash_of("graph other(%p: f32[4] user_input 0) {\n  %q: f32[4] = aten.add.Scalar(%p, 1, "
+                    "1)  # a.cpp:3\n"
                     "  return %q: output 0\n}"),
             plain);
   Graph graph = parse(text_of("%dead: f32[4] = aten.sin(%x)\n  " + kPlain));
@@ -72,9 +73,12 @@ TEST(StructuralHash, DiffersWithEverythingElse) {
       text_of("%y: f32[8] = aten.cat([%x, none], 0)"),
       text_of("%y: f32[4] = aten.gelu(%x, approximate=\"none\")"),
       text_of("%y: f32[4] = aten.gelu(%x, approximate=\"tanh\")"),
-      text_of("%y: f32[4] = region \"r\" (%x) graph (%a: f32[4] user_input 0) { return %a: output 0 }"),
-      text_of("%y: f32[4] = region \"s\" (%x) graph (%a: f32[4] user_input 0) { return %a: output 0 }"),
-      text_of("%y: f32[4] = region \"r\" (%x) graph (%a: f32[4] user_input 1) { return %a: output 0 }"),
+      text_of(
+          "%y: f32[4] = region \"r\" (%x) graph (%a: f32[4] user_input 0) { return %a: output 0 }"),
+      text_of(
+          "%y: f32[4] = region \"s\" (%x) graph (%a: f32[4] user_input 0) { return %a: output 0 }"),
+      text_of(
+          "%y: f32[4] = region \"r\" (%x) graph (%a: f32[4] user_input 1) { return %a: output 0 }"),
       text_of("[%y: f32[2], %z: f32[2]] = aten.split.Tensor(%x, 2, 0)"),
       text_of("[%z: f32[2], %y: f32[2]] = aten.split.Tensor(%x, 2, 0)"),
       text_of("[%y: f32[2], none] = aten.split.Tensor(%x, 2, 0)"),

@@ -1,12 +1,12 @@
+#include "support/error_text.h"
+#include "tandem/error.h"
+#include "tandem/ir/text.h"
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include <filesystem>
 #include <fstream>
-
-#include "support/error_text.h"
-#include "tandem/error.h"
-#include "tandem/ir/text.h"
 
 namespace tandem::ir {
 namespace {
@@ -17,8 +17,8 @@ class TextFile : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::path(::testing::TempDir()) / ("tandem_text_file_" + std::string(info->name()) +
-                                                std::to_string(::getpid()));
+    folder_ = fs::path(::testing::TempDir()) /
+              ("tandem_text_file_" + std::string(info->name()) + std::to_string(::getpid()));
     fs::create_directories(folder_);
     file_ = folder_ / "g.tdm";
     side_ = folder_ / "g.tdm.constants";
@@ -55,7 +55,8 @@ class TextFile : public ::testing::Test {
 };
 
 TEST_F(TextFile, KeepsSmallConstantsInTheText) {
-  Graph graph = parse("graph g(%x: f32[2] user_input 0) {\n  %c: f32[2] = constant {1.0, 2.0}\n  return\n}\n");
+  Graph graph = parse(
+      "graph g(%x: f32[2] user_input 0) {\n  %c: f32[2] = constant {1.0, 2.0}\n  return\n}\n");
   write_file(file_, {{graph, graph}});
   EXPECT_EQ(contents(file_), print(graph) + "\n" + print(graph));
   EXPECT_FALSE(fs::exists(side_));
@@ -70,7 +71,8 @@ TEST_F(TextFile, KeepsLargeConstantsInTheSideFile) {
   std::string text = contents(file_);
   EXPECT_NE(text.find("%small: f32[64] = constant {0.0, "), std::string::npos) << text;
   EXPECT_NE(text.find("%large: f32[65] = constant @0:"), std::string::npos) << text;
-  EXPECT_NE(text.find("%transposed: i64[20, 10] (1, 20) = constant @1:"), std::string::npos) << text;
+  EXPECT_NE(text.find("%transposed: i64[20, 10] (1, 20) = constant @1:"), std::string::npos)
+      << text;
   std::vector<Graph> back = read_file(file_);
   ASSERT_EQ(back.size(), 1u);
   EXPECT_EQ(print(back[0]), print(graph));
@@ -90,7 +92,8 @@ TEST_F(TextFile, NoticesADamagedSideFile) {
     return std::to_string(at - checksum.rfind('\n', at));
   };
   std::string damage =
-      " in g.tdm.constants does not match its checksum\n  remedy: the side file is damaged or belongs to "
+      " in g.tdm.constants does not match its checksum\n  remedy: the side file is damaged or "
+      "belongs to "
       "another graph; write both again with ir::write_file\n  file:   g.tdm";
 
   std::string flipped = good;
@@ -99,7 +102,8 @@ TEST_F(TextFile, NoticesADamagedSideFile) {
   EXPECT_EQ(read_error(), "parse: line 4, column " + column("@1") + ": constant @1" + damage);
 
   set_contents(side_, good.substr(0, good.size() - 1));
-  EXPECT_EQ(read_error(), "parse: line 3, column " + column("@0") + ": g.tdm.constants is cut off\n  file:   g.tdm");
+  EXPECT_EQ(read_error(), "parse: line 3, column " + column("@0") +
+                              ": g.tdm.constants is cut off\n  file:   g.tdm");
 
   set_contents(side_, "something else entirely");
   EXPECT_EQ(read_error(), "parse: line 3, column " + column("@0") +
@@ -121,8 +125,9 @@ TEST_F(TextFile, NoticesADamagedSideFile) {
   fs::path elsewhere = folder_ / "other.tdm";
   write_file(elsewhere, {&other, 1});
   fs::rename(folder_ / "other.tdm.constants", side_);
-  EXPECT_EQ(read_error(), "parse: line 4, column " + column("@1") +
-                              ": constant @1 is not in g.tdm.constants, which holds 1\n  file:   g.tdm");
+  EXPECT_EQ(read_error(),
+            "parse: line 4, column " + column("@1") +
+                ": constant @1 is not in g.tdm.constants, which holds 1\n  file:   g.tdm");
 }
 
 // Every byte of the side file counts: a file cut anywhere is refused, never read beyond its end.
@@ -143,7 +148,8 @@ TEST_F(TextFile, NamesFilesThatCannotBeReadOrWritten) {
             "write: cannot write " + missing.string() +
                 "\n  remedy: check that the folder exists, is writable and has space");
   set_contents(file_, "graph g(");
-  EXPECT_EQ(read_error(), "parse: line 1, column 9: expected a value, got the end of the text\n  file:   g.tdm");
+  EXPECT_EQ(read_error(),
+            "parse: line 1, column 9: expected a value, got the end of the text\n  file:   g.tdm");
 }
 
 TEST_F(TextFile, LeavesNoPartsBehind) {

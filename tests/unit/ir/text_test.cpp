@@ -1,22 +1,34 @@
 #include "tandem/ir/text.h"
 
+#include "support/graph_text.h"
+#include "support/paths.h"
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <limits>
-
-#include "support/graph_surgeon.h"
-#include "support/graph_text.h"
+#include <filesystem>
+#include <fstream>
 
 namespace tandem::ir {
 namespace {
 
 /// A graph of one input whose lines are `body`; indented as the printer does.
 std::string graph_of(const std::string& body, const std::string& result = "%x") {
-  return "graph g(%x: f32[4, 4] user_input 0) {\n  " + body + "\n  return " + result + ": output 0\n}\n";
+  return "graph g(%x: f32[4, 4] user_input 0) {\n  " + body + "\n  return " + result +
+         ": output 0\n}\n";
 }
 
 #define EXPECT_ROUND_TRIP(text) EXPECT_EQ(print(parse(text)), text)
+
+// The page is what users read: its example must stay true.
+TEST(Text, KeepsTheExampleOfTheReferencePage) {
+  std::ifstream page(std::filesystem::path(test::kTestsDir) / ".." / "docs" / "reference" / "graph-text.md");
+  std::string text(std::istreambuf_iterator<char>(page), {});
+  size_t start = text.find("```\ngraph ");
+  ASSERT_NE(start, std::string::npos);
+  start += 4;
+  EXPECT_ROUND_TRIP(text.substr(start, text.find("```", start) - start));
+}
 
 TEST(Text, KeepsTheExampleOfTheManual) {
   std::string text =
@@ -37,18 +49,24 @@ TEST(Text, KeepsTheExampleOfTheManual) {
 
 TEST(Text, KeepsEveryInputAndOutputRole) {
   EXPECT_ROUND_TRIP(
-      "graph g(%a: f32[2] user_input 0, %b: f32[2] param \"a.b\", %c: f32[2] buffer \"c\", %d: f32[2] lifted 4, "
-      "%e: f32[2] tangent 1, %f: int symbol, %g: i64[] seed 0, %h: f32[0] token 2, %i: f32[2] base 3, "
+      "graph g(%a: f32[2] user_input 0, %b: f32[2] param \"a.b\", %c: f32[2] buffer \"c\", %d: "
+      "f32[2] lifted 4, "
+      "%e: f32[2] tangent 1, %f: int symbol, %g: i64[] seed 0, %h: f32[0] token 2, %i: f32[2] base "
+      "3, "
       "%j: f32[2] saved 5) {\n"
-      "  return %a: output 0, %b: mutated 1, %c: base 0, %d: saved 0, %e: grad 2, %a: grad 3 \"fc.weight\", "
+      "  return %a: output 0, %b: mutated 1, %c: base 0, %d: saved 0, %e: grad 2, %a: grad 3 "
+      "\"fc.weight\", "
       "%h: token 2, none: grad 4\n}\n");
 }
 
 TEST(Text, KeepsEveryKindOfType) {
   EXPECT_ROUND_TRIP(
-      "graph g(%a: f32[] user_input 0, %b: cuda:0 f32[4] user_input 1, %c: f32[2, 3] (1, 2) user_input 2, "
-      "%d: cuda:1 bf16[2, 0, 3] user_input 3, %e: sparse_csr f64[4, 4] user_input 4, %f: int symbol, "
-      "%h: float symbol 1, %i: bool symbol 2, %j: bool[3] user_input 5, %k: mkldnn f32[8] user_input 6, "
+      "graph g(%a: f32[] user_input 0, %b: cuda:0 f32[4] user_input 1, %c: f32[2, 3] (1, 2) "
+      "user_input 2, "
+      "%d: cuda:1 bf16[2, 0, 3] user_input 3, %e: sparse_csr f64[4, 4] user_input 4, %f: int "
+      "symbol, "
+      "%h: float symbol 1, %i: bool symbol 2, %j: bool[3] user_input 5, %k: mkldnn f32[8] "
+      "user_input 6, "
       "%l: f32[4, 4] (0, 1) user_input 7, %m: f32[1, 3] (1, 1) user_input 8) {\n  return\n}\n");
 }
 
@@ -91,9 +109,11 @@ TEST(Text, KeepsEveryKindOfOperand) {
            "%y: f32[] = aten.sum.dim_IntList(%x, [], false, dtype=none)",
            "%y: f64[4] = aten.sum.dim_IntList(%x, [0], false, dtype=f64)",
            "%y: f32[4, 4] = aten.gelu(%x, approximate=\"tanh\")",
-           "%y: f32[4, 4] = aten.empty_like(%x, dtype=bf16, layout=strided, device=cpu, pin_memory=false, "
+           "%y: f32[4, 4] = aten.empty_like(%x, dtype=bf16, layout=strided, device=cpu, "
+           "pin_memory=false, "
            "memory_format=channels_last)",
-           "%y: f32[4, 4] = aten.empty_like(%x, dtype=none, layout=none, device=cuda:0, pin_memory=none, "
+           "%y: f32[4, 4] = aten.empty_like(%x, dtype=none, layout=none, device=cuda:0, "
+           "pin_memory=none, "
            "memory_format=preserve)",
            "%y: f32[8, 4] = aten.cat([%x, %x], 0)",
            "%y: f32[4, 4] = aten.index.Tensor(%x, [none, none])",
@@ -101,7 +121,8 @@ TEST(Text, KeepsEveryKindOfOperand) {
            "%y: f32[4, 4] = aten.bernoulli(%x, generator=none)",
            "%y: f32[4, 4] = aten.bernoulli(%x, generator=generator 1)",
            "%y: f32[4, 4] = aten.upsample_nearest1d.vec(%x, none, [2.0, 1.5])",
-           "%y: f32[4, 4], %z: f32[4, 4], %w: f32[4] = aten.convolution_backward(%x, %x, %x, [4], [1, 1], [0, 0], "
+           "%y: f32[4, 4], %z: f32[4, 4], %w: f32[4] = aten.convolution_backward(%x, %x, %x, [4], "
+           "[1, 1], [0, 0], "
            "[1, 1], false, [0, 0], 1, [true, false, true])",
            "[%y: f32[4, 4]] = aten._foreach_add.ScalarList([%x], [1.0])",
            "[%y: f32[4, 4]] = aten._foreach_add.ScalarList([%x], [2])",
@@ -118,8 +139,9 @@ TEST(Text, KeepsEveryKindOfOperand) {
 }
 
 TEST(Text, KeepsOperandsAsTheirSchemaHasThem) {
-  Graph graph = parse(graph_of("%y: f32[4, 4] = aten.empty_like(%x, dtype=f32, layout=strided, device=cpu, "
-                               "pin_memory=true, memory_format=contiguous)"));
+  Graph graph =
+      parse(graph_of("%y: f32[4, 4] = aten.empty_like(%x, dtype=f32, layout=strided, device=cpu, "
+                     "pin_memory=true, memory_format=contiguous)"));
   auto operands = graph.node(NodeId{0}).operands();
   EXPECT_EQ(operands[0], Operand(ValueId{0}));
   EXPECT_EQ(operands[1], Operand(c10::ScalarType::Float));
@@ -132,8 +154,9 @@ TEST(Text, KeepsOperandsAsTheirSchemaHasThem) {
 TEST(Text, KeepsEveryShapeOfResults) {
   EXPECT_ROUND_TRIP(graph_of("[%a: f32[2, 4], %b: f32[2, 4]] = aten.split.Tensor(%x, 2, 0)"));
   EXPECT_ROUND_TRIP(graph_of("[] = aten.split.Tensor(%x, 2, 0)"));
-  EXPECT_ROUND_TRIP(graph_of("none, %b: f32[4, 4], none = aten.convolution_backward(%x, %x, %x, none, [1, 1], "
-                             "[0, 0], [1, 1], false, [0, 0], 1, [false, true, false])"));
+  EXPECT_ROUND_TRIP(
+      graph_of("none, %b: f32[4, 4], none = aten.convolution_backward(%x, %x, %x, none, [1, 1], "
+               "[0, 0], [1, 1], false, [0, 0], 1, [false, true, false])"));
   EXPECT_ROUND_TRIP(graph_of("%n: int = aten.size.int(%x, 0)"));
   EXPECT_ROUND_TRIP(graph_of("%n: float = aten.item(%x)"));
   EXPECT_ROUND_TRIP(graph_of("%n: bool = aten.equal(%x, %x)"));
@@ -141,12 +164,14 @@ TEST(Text, KeepsEveryShapeOfResults) {
 }
 
 TEST(Text, KeepsNumbersThatAreComputed) {
-  EXPECT_ROUND_TRIP(graph_of("%n: int = aten.size.int(%x, 0)\n  %y: f32[4] = aten.select.int(%x, 0, %n)"));
+  EXPECT_ROUND_TRIP(
+      graph_of("%n: int = aten.size.int(%x, 0)\n  %y: f32[4] = aten.select.int(%x, 0, %n)"));
 }
 
 TEST(Text, KeepsPhases) {
   std::string text = graph_of(
-      "%a: f32[4, 4] = aten.sin(%x)\n  backward:\n  %b: f32[4, 4] = aten.cos(%x)\n  %c: f32[] = constant {1.0}\n"
+      "%a: f32[4, 4] = aten.sin(%x)\n  backward:\n  %b: f32[4, 4] = aten.cos(%x)\n  %c: f32[] = "
+      "constant {1.0}\n"
       "  forward:\n  %d: f32[4, 4] = aten.exp(%x)");
   EXPECT_ROUND_TRIP(text);
   Graph graph = parse(text);
@@ -159,7 +184,8 @@ TEST(Text, KeepsPhases) {
 TEST(Text, KeepsRegions) {
   std::string text = graph_of(
       "%y: f32[4, 4] = region \"checkpoint\" (%x) graph body(%a: f32[4, 4] user_input 0) {\n"
-      "    %z: f32[4, 4], none = region \"inner\" (%a, none) graph (%a: f32[4, 4] user_input 0, %b: f32[1] "
+      "    %z: f32[4, 4], none = region \"inner\" (%a, none) graph (%a: f32[4, 4] user_input 0, "
+      "%b: f32[1] "
       "user_input 1) {\n"
       "      backward:\n"
       "      %x: f32[4, 4] = aten.sin(%a)\n"
@@ -175,7 +201,8 @@ TEST(Text, KeepsRegions) {
   EXPECT_EQ(region.label(), "checkpoint");
   EXPECT_EQ(region.location(), (Location{"net.cpp", 7}));
   EXPECT_EQ(region.region().node_count(), 1u);
-  EXPECT_EQ(print(graph, region), "%y: f32[4, 4] = region \"checkpoint\" (%x) graph {...}  # net.cpp:7");
+  EXPECT_EQ(print(graph, region),
+            "%y: f32[4, 4] = region \"checkpoint\" (%x) graph {...}  # net.cpp:7");
 }
 
 TEST(Text, KeepsConstantsOfEveryDtype) {
@@ -209,10 +236,11 @@ TEST(Text, KeepsConstantsOfEveryDtype) {
 
 // Every bit pattern of a small dtype, NaNs and subnormals included, survives its text.
 TEST(Text, KeepsEveryBitOfSmallFloats) {
-  for (auto dtype : {at::kHalf, at::kBFloat16, at::kFloat8_e5m2, at::kFloat8_e4m3fn, at::kFloat8_e5m2fnuz,
-                     at::kFloat8_e4m3fnuz, at::kFloat8_e8m0fnu}) {
+  for (auto dtype : {at::kHalf, at::kBFloat16, at::kFloat8_e5m2, at::kFloat8_e4m3fn,
+                     at::kFloat8_e5m2fnuz, at::kFloat8_e4m3fnuz, at::kFloat8_e8m0fnu}) {
     bool byte = c10::elementSize(dtype) == 1;
-    at::Tensor bits = byte ? at::arange(256, at::kInt).to(at::kByte) : at::arange(65536, at::kInt).to(at::kShort);
+    at::Tensor bits =
+        byte ? at::arange(256, at::kInt).to(at::kByte) : at::arange(65536, at::kInt).to(at::kShort);
     Graph graph("g");
     graph.add_constant(bits.view(dtype));
     Graph back = parse(print(graph));
@@ -268,12 +296,14 @@ TEST(Text, QuotesNamesThatAreNoWords) {
 TEST(Text, FillsInDefaultsAndTakesNamedArguments) {
   EXPECT_GRAPH_EQ(parse(graph_of("%y: f32[4, 4] = aten.add.Tensor(%x, other=%x)")),
                   graph_of("%y: f32[4, 4] = aten.add.Tensor(%x, %x, alpha=1)"));
-  EXPECT_GRAPH_EQ(parse(graph_of("%y: f32[4, 4] = aten.max_pool2d(%x, [2, 2])")),
-                  graph_of("%y: f32[4, 4] = aten.max_pool2d(%x, [2, 2], [], [0, 0], [1, 1], false)"));
+  EXPECT_GRAPH_EQ(
+      parse(graph_of("%y: f32[4, 4] = aten.max_pool2d(%x, [2, 2])")),
+      graph_of("%y: f32[4, 4] = aten.max_pool2d(%x, [2, 2], [], [0, 0], [1, 1], false)"));
 }
 
 TEST(Text, IgnoresCommentsAndLayout) {
-  EXPECT_GRAPH_EQ(parse("# a file\ngraph g(\n  %x: f32[4,4]\tuser_input 0\n) { # head\n%y: f32[4, 4]=aten.sin( %x )"
+  EXPECT_GRAPH_EQ(parse("# a file\ngraph g(\n  %x: f32[4,4]\tuser_input 0\n) { # head\n%y: f32[4, "
+                        "4]=aten.sin( %x )"
                         "# not a place\nreturn %y: output 0 }\n# end"),
                   graph_of("%y: f32[4, 4] = aten.sin(%x)", "%y"));
 }

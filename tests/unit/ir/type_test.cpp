@@ -1,12 +1,12 @@
 #include "tandem/ir/type.h"
 
-#include <gtest/gtest.h>
-#include <torch/torch.h>
-
 #include "ir/tensor_data.h"
 #include "support/error_text.h"
 #include "tandem/error.h"
 #include "tandem/ir/operand.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
 
 namespace tandem::ir {
 namespace {
@@ -26,10 +26,13 @@ TEST(TensorType, HasTheStridesOfLibtorch) {
 
 TEST(TensorType, IsContiguousWhereLibtorchSaysSo) {
   at::Tensor base = at::empty({2, 3, 4});
-  for (const at::Tensor& tensor : {base, base.transpose(0, 1).transpose(0, 1), base.transpose(0, 1), base.slice(2, 0, 2), base.slice(0, 0, 1),
-                                   base.select(1, 0), base.slice(1, 0, 1), base.slice(2, 0, 0), base.narrow(0, 1, 1),
-                                   base.expand({2, 3, 4}), at::empty({1}).expand({3}), base.select(2, 1)}) {
-    EXPECT_EQ(type_of(tensor).is_contiguous(), tensor.is_contiguous()) << tensor.sizes() << tensor.strides();
+  for (const at::Tensor& tensor :
+       {base, base.transpose(0, 1).transpose(0, 1), base.transpose(0, 1), base.slice(2, 0, 2),
+        base.slice(0, 0, 1), base.select(1, 0), base.slice(1, 0, 1), base.slice(2, 0, 0),
+        base.narrow(0, 1, 1), base.expand({2, 3, 4}), at::empty({1}).expand({3}),
+        base.select(2, 1)}) {
+    EXPECT_EQ(type_of(tensor).is_contiguous(), tensor.is_contiguous())
+        << tensor.sizes() << tensor.strides();
   }
 }
 
@@ -61,7 +64,8 @@ TEST(TensorType, DiffersAndHashesByEveryPart) {
 }
 
 TEST(Type, ComparesByContent) {
-  EXPECT_EQ(Type(TensorType::contiguous(at::kFloat, {2})), Type(TensorType::contiguous(at::kFloat, {2})));
+  EXPECT_EQ(Type(TensorType::contiguous(at::kFloat, {2})),
+            Type(TensorType::contiguous(at::kFloat, {2})));
   EXPECT_FALSE(Type(TensorType::contiguous(at::kFloat, {2})) == Type::of(TypeKind::Int));
   EXPECT_EQ(to_string(Type::of(TypeKind::Float)), "float");
   EXPECT_EQ(to_string(Type()), "untyped");

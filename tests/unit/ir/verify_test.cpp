@@ -1,10 +1,10 @@
-#include <gtest/gtest.h>
-#include <torch/torch.h>
-
 #include "support/error_text.h"
 #include "support/graph_surgeon.h"
 #include "tandem/error.h"
 #include "tandem/ir/text.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
 
 namespace tandem::ir {
 namespace {
@@ -114,9 +114,10 @@ TEST(Verify, OperandsMatchTheSchema) {
   EXPECT_EQ(rules(few), expected);
   Graph kind = sample();
   kind.set_operand(kind.node(kAdd), 2, std::string("one"));
-  EXPECT_EQ(violations(kind)[0].text,
-            "operands match the schema: argument alpha of aten.add.Tensor is a number; node %z: f32[4] = "
-            "aten.add.Tensor(%y, %y, alpha=\"one\")");
+  EXPECT_EQ(
+      violations(kind)[0].text,
+      "operands match the schema: argument alpha of aten.add.Tensor is a number; node %z: f32[4] = "
+      "aten.add.Tensor(%y, %y, alpha=\"one\")");
   Graph tensor_for_number = sample();
   tensor_for_number.set_operand(tensor_for_number.node(kAdd), 2, kY);
   EXPECT_EQ(rules(tensor_for_number), expected);
@@ -230,16 +231,18 @@ TEST(Verify, ConstantsMatchTheirType) {
   Graph graph = sample();
   GraphSurgeon::constant(graph.node(kConstant)) = at::zeros({3});
   EXPECT_EQ(violations(graph)[0].text,
-            "constants match their type: the tensor is f32[3]; node %c: f32[2] = constant {0.0, 0.0, 0.0}");
+            "constants match their type: the tensor is f32[3]; node %c: f32[2] = constant {0.0, "
+            "0.0, 0.0}");
 }
 
 TEST(Verify, RaisesWithTheFirstViolations) {
   Graph graph = sample();
   graph.set_input_role(kU, Descriptor::user_input(0));
-  EXPECT_EQ(test::error_text<InternalError>([&] { verify(graph, "passes"); }),
-            "passes: graph g is not well-formed\n"
-            "  rule:   input roles are unique: input %u is user_input 0, and so is an earlier one\n"
-            "  remedy: this is a defect of Tandem; please report it with the program that shows it");
+  EXPECT_EQ(
+      test::error_text<InternalError>([&] { verify(graph, "passes"); }),
+      "passes: graph g is not well-formed\n"
+      "  rule:   input roles are unique: input %u is user_input 0, and so is an earlier one\n"
+      "  remedy: this is a defect of Tandem; please report it with the program that shows it");
 }
 
 }  // namespace

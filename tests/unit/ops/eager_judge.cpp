@@ -1,10 +1,10 @@
 #include "unit/ops/eager_judge.h"
 
+#include "ops/meta_tensor.h"
+
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
-
-#include "ops/meta_tensor.h"
 
 namespace tandem::ops::testing {
 namespace {
@@ -89,7 +89,8 @@ void compare(const MetaResult& said, const c10::IValue& real) {
   } else if (real.isTensorList()) {
     std::vector<at::Tensor> tensors = real.toTensorVector();
     ASSERT_EQ(said.tensors.size(), tensors.size());
-    for (size_t i = 0; i < tensors.size(); ++i) EXPECT_EQ(difference(said.tensors[i], tensors[i]), "");
+    for (size_t i = 0; i < tensors.size(); ++i)
+      EXPECT_EQ(difference(said.tensors[i], tensors[i]), "");
   } else {
     EXPECT_EQ(said.other, real);
   }
@@ -115,7 +116,8 @@ c10::OperatorHandle find_op(const std::string& name) {
 Arguments with_defaults(const c10::OperatorHandle& op, Arguments args) {
   const auto& arguments = op.schema().arguments();
   for (size_t i = args.size(); i < arguments.size(); ++i) {
-    EXPECT_TRUE(arguments[i].default_value()) << op.operator_name() << " needs " << arguments[i].name();
+    EXPECT_TRUE(arguments[i].default_value())
+        << op.operator_name() << " needs " << arguments[i].name();
     args.push_back(arguments[i].default_value().value_or(c10::IValue()));
   }
   return args;
@@ -153,7 +155,8 @@ at::Tensor Random::relaid(const at::Tensor& tensor) {
       std::vector<int64_t> order(static_cast<size_t>(rank)), back(static_cast<size_t>(rank));
       std::iota(order.begin(), order.end(), 0);
       std::shuffle(order.begin(), order.end(), engine_);
-      for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+      for (size_t i = 0; i < order.size(); ++i)
+        back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
       return tensor.permute(order).contiguous().permute(back);
     }
     case 3:
@@ -163,7 +166,9 @@ at::Tensor Random::relaid(const at::Tensor& tensor) {
     case 4: {  // every second element of a larger tensor
       if (rank == 0) return tensor;
       int64_t dim = integer(0, rank - 1);
-      return at::stack({tensor, tensor}, dim + 1).flatten(dim, dim + 1).slice(dim, 0, std::nullopt, 2);
+      return at::stack({tensor, tensor}, dim + 1)
+          .flatten(dim, dim + 1)
+          .slice(dim, 0, std::nullopt, 2);
     }
     default: {  // expanded
       if (rank == 0 || tensor.numel() == 0) return tensor;
@@ -175,8 +180,10 @@ at::Tensor Random::relaid(const at::Tensor& tensor) {
 
 at::Tensor Random::tensor(std::vector<int64_t> sizes, at::ScalarType dtype) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(engine_());
-  if (dtype == at::kBool) return relaid(at::randint(0, 2, sizes, generator, at::kLong).to(at::kBool));
-  if (at::isIntegralType(dtype, false)) return relaid(at::randint(1, 5, sizes, generator, at::kLong).to(dtype));
+  if (dtype == at::kBool)
+    return relaid(at::randint(0, 2, sizes, generator, at::kLong).to(at::kBool));
+  if (at::isIntegralType(dtype, false))
+    return relaid(at::randint(1, 5, sizes, generator, at::kLong).to(dtype));
   return relaid(at::rand(sizes, generator, at::kDouble).to(dtype));
 }
 
@@ -186,12 +193,15 @@ at::Tensor Random::indices(std::vector<int64_t> sizes, int64_t limit) {
 }
 
 std::string difference(const TensorMeta& meta, const at::Tensor& tensor) {
-  if (!tensor.defined()) return meta.type ? "expected undefined, got " + ir::to_string(*meta.type) : "";
+  if (!tensor.defined())
+    return meta.type ? "expected undefined, got " + ir::to_string(*meta.type) : "";
   if (!meta.type) return "expected a tensor, got undefined";
   const ir::TensorType& type = *meta.type;
   std::ostringstream out;
-  if (type.dtype != tensor.scalar_type()) out << "dtype " << type.dtype << " for " << tensor.scalar_type() << "; ";
-  if (type.device != tensor.device()) out << "device " << type.device << " for " << tensor.device() << "; ";
+  if (type.dtype != tensor.scalar_type())
+    out << "dtype " << type.dtype << " for " << tensor.scalar_type() << "; ";
+  if (type.device != tensor.device())
+    out << "device " << type.device << " for " << tensor.device() << "; ";
   std::vector<int64_t> sizes = type.static_sizes(), strides = type.static_strides();
   if (!tensor.sizes().equals(sizes)) {
     out << "sizes " << text_of(sizes) << " for " << text_of(tensor.sizes().vec()) << "; ";
@@ -230,7 +240,8 @@ void expect_eager_metadata(const Case& test_case) {
     const std::vector<MetaResult>& results = propagator.propagate(op, args, meta_of);
     before.expect_same(Snapshot(args));
     bool fresh = propagator.counts().memo == counts.memo;
-    EXPECT_EQ(propagator.counts().rules - counts.rules, fresh ? 1 : 0) << "not answered by our rule";
+    EXPECT_EQ(propagator.counts().rules - counts.rules, fresh ? 1 : 0)
+        << "not answered by our rule";
     ASSERT_EQ(results.size(), stack.size());
     for (size_t r = 0; r < stack.size(); ++r) {
       SCOPED_TRACE("result " + std::to_string(r));

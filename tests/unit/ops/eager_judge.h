@@ -1,5 +1,7 @@
 #pragma once
 
+#include "ops/metadata.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
 
@@ -7,8 +9,6 @@
 #include <random>
 #include <string>
 #include <vector>
-
-#include "ops/metadata.h"
 
 /// Compares what the propagator says about a call with what eager makes of it on the CPU.
 namespace tandem::ops::testing {
@@ -53,12 +53,12 @@ struct Case {
 std::ostream& operator<<(std::ostream& out, const Case& test_case);
 std::string case_name(const ::testing::TestParamInfo<Case>& info);
 
-/// Runs a case many times. Checks that our own rule answered, that its answer is eager's, that the second
-/// answer is the first one remembered, and that nothing else in the process changed.
+/// Runs a case many times. Checks that our own rule answered, that its answer is eager's, that the
+/// second answer is the first one remembered, and that nothing else in the process changed.
 void expect_eager_metadata(const Case& test_case);
 
-/// An empty text if the metadata is that of the tensor; otherwise what differs. Strides count where a step is
-/// taken only.
+/// An empty text if the metadata is that of the tensor; otherwise what differs. Strides count where
+/// a step is taken only.
 std::string difference(const TensorMeta& meta, const at::Tensor& tensor);
 
 }  // namespace tandem::ops::testing

@@ -1,19 +1,20 @@
 #include "ops/metadata.h"
 
-#include <ATen/FunctionalTensorWrapper.h>
-#include <gtest/gtest.h>
-#include <torch/torch.h>
-
 #include "ops/kernel_answers.h"
 #include "ops/meta_tensor.h"
 #include "ops/op_table.h"
 #include "tandem/error.h"
 #include "unit/ops/eager_judge.h"
 
+#include <ATen/FunctionalTensorWrapper.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
 namespace tandem::ops::testing {
 namespace {
 
-const std::vector<MetaResult>& ask(MetadataPropagator& propagator, const std::string& name, Arguments args) {
+const std::vector<MetaResult>& ask(MetadataPropagator& propagator, const std::string& name,
+                                   Arguments args) {
   c10::OperatorHandle op = find_op(name);
   return propagator.propagate(op, with_defaults(op, std::move(args)), meta_of);
 }
@@ -128,9 +129,11 @@ TEST(MetadataPropagator, PutsFactoriesOnTheDeviceThatWasAskedFor) {
 TEST(MetadataPropagator, PromotesWrappedNumbersAsNumbers) {
   MetadataPropagator propagator;
   at::Tensor x = at::rand({2}, at::kFloat), two = at::scalar_tensor(2.0, at::kDouble);
-  EXPECT_EQ(ask(propagator, "mul.Tensor", {at::ones({2}, at::kInt), two})[0].tensors[0].type->dtype, at::kDouble);
+  EXPECT_EQ(ask(propagator, "mul.Tensor", {at::ones({2}, at::kInt), two})[0].tensors[0].type->dtype,
+            at::kDouble);
   two.unsafeGetTensorImpl()->set_wrapped_number(true);
-  EXPECT_EQ(ask(propagator, "mul.Tensor", {at::ones({2}, at::kInt), two})[0].tensors[0].type->dtype, at::kFloat);
+  EXPECT_EQ(ask(propagator, "mul.Tensor", {at::ones({2}, at::kInt), two})[0].tensors[0].type->dtype,
+            at::kFloat);
 }
 
 TEST(MetadataPropagator, RunsAKernelOnZerosWhereNothingElseAnswers) {
@@ -145,13 +148,47 @@ TEST(MetadataPropagator, RunsAKernelOnZerosWhereNothingElseAnswers) {
   EXPECT_EQ(propagator.counts().memo, 1);
 }
 
+// Only oneDNN knows how large the workspace of its recurrent layers is.
+TEST(MetadataPropagator, LearnsTheWorkspaceOfARecurrentLayer) {
+  MetadataPropagator propagator;
+  c10::OperatorHandle op = find_op("mkldnn_rnn_layer");
+  at::Tensor state = at::rand({3, 6});
+  Arguments args{at::rand({7, 3, 5}),
+                 at::rand({24, 5}),
+                 at::rand({24, 6}),
+                 at::rand({24}),
+                 at::rand({24}),
+                 state,
+                 state,
+                 false,
+                 std::vector<int64_t>{},
+                 2,
+                 6,
+                 1,
+                 true,
+                 false,
+                 false,
+                 true};
+  torch::jit::Stack stack = args;
+  {
+    KernelsOnly no_autograd;
+    op.callBoxed(stack);
+  }
+  const auto& results = propagator.propagate(op, args, meta_of);
+  EXPECT_EQ(propagator.counts().zeros, 1);
+  ASSERT_EQ(results.size(), stack.size());
+  for (size_t i = 0; i < stack.size(); ++i)
+    EXPECT_EQ(difference(results[i].tensors[0], stack[i].toTensor()), "");
+}
+
 TEST(MetadataPropagator, PutsTheGeneratorBackAfterADrawOnZeros) {
   c10::OperatorHandle op = find_op("normal_functional");
   MetadataPropagator propagator;
   std::vector<MetaArg> args;
   for (const c10::IValue& value : with_defaults(op, {at::zeros({8})})) {
-    args.push_back(to_meta_arg(value, op.schema().arguments()[args.size()].type(),
-                               [&](const at::Tensor& tensor) { return propagator.meta_of(tensor); }));
+    args.push_back(
+        to_meta_arg(value, op.schema().arguments()[args.size()].type(),
+                    [&](const at::Tensor& tensor) { return propagator.meta_of(tensor); }));
   }
   at::manual_seed(7);
   at::Tensor before = at::globalContext().defaultGenerator(at::kCPU).get_state();
@@ -169,11 +206,13 @@ TEST(MetadataPropagator, RaisesEagersOwnErrors) {
         {at::rand({2, 3}), std::vector<int64_t>{4}, c10::IValue(), c10::IValue(), 1e-5});
     FAIL();
   } catch (const c10::Error& error) {
-    EXPECT_NE(std::string(error.what()).find("normalized_shape"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("normalized_shape"), std::string::npos)
+        << error.what();
   }
   EXPECT_THROW(ask(propagator, "convolution",
-                   {at::rand({1, 3, 8, 8}), at::rand({4, 5, 3, 3}), c10::IValue(), std::vector<int64_t>{1, 1},
-                    std::vector<int64_t>{0, 0}, std::vector<int64_t>{1, 1}, false, std::vector<int64_t>{0, 0}, 1}),
+                   {at::rand({1, 3, 8, 8}), at::rand({4, 5, 3, 3}), c10::IValue(),
+                    std::vector<int64_t>{1, 1}, std::vector<int64_t>{0, 0},
+                    std::vector<int64_t>{1, 1}, false, std::vector<int64_t>{0, 0}, 1}),
                c10::Error);
 }
 
@@ -182,7 +221,8 @@ TEST(MetadataPropagator, RefusesSizesThatDependOnData) {
   EXPECT_EQ(error_of([&] { ask(propagator, "nonzero", {at::zeros({4})}); }),
             "trace: aten.nonzero has a result whose size depends on data\n"
             "  operands: f32[4]\n"
-            "  remedy:   call it outside the compiled function, or use a masked operation of fixed size such as "
+            "  remedy:   call it outside the compiled function, or use a masked operation of fixed "
+            "size such as "
             "where");
   c10::List<std::optional<at::Tensor>> mask({at::ones({4}, at::kBool)});
   EXPECT_EQ(error_of([&] { ask(propagator, "index.Tensor", {at::zeros({4}), mask}); }),
@@ -190,7 +230,9 @@ TEST(MetadataPropagator, RefusesSizesThatDependOnData) {
             "  operands: f32[4], bool[4]\n"
             "  remedy:   keep the full size and use where or masked_fill");
   c10::List<std::optional<at::Tensor>> numbers({at::ones({3}, at::kLong)});
-  EXPECT_EQ(difference(ask(propagator, "index.Tensor", {at::zeros({4}), numbers})[0].tensors[0], at::zeros({3})), "");
+  EXPECT_EQ(difference(ask(propagator, "index.Tensor", {at::zeros({4}), numbers})[0].tensors[0],
+                       at::zeros({3})),
+            "");
   EXPECT_EQ(propagator.counts().zeros, 0);
 }
 
@@ -199,20 +241,22 @@ TEST(MetadataPropagator, RefusesValuesThatDependOnData) {
   EXPECT_EQ(error_of([&] { ask(propagator, "equal", {at::zeros({4}), at::zeros({4})}); }),
             "trace: aten.equal returns a value that depends on data\n"
             "  operands: f32[4], f32[4]\n"
-            "  remedy:   compute it outside the compiled function and pass it in, or express it with tensor "
+            "  remedy:   compute it outside the compiled function and pass it in, or express it "
+            "with tensor "
             "operations");
 }
 
 TEST(MetadataPropagator, RefusesToRunLargeKernelsOnZeros) {
   MetadataPropagator propagator;
-  at::Tensor x = at::empty({1}, at::kComplexFloat).expand({1});
   std::vector<int64_t> sizes{int64_t{1} << 26}, strides{1};
   at::Tensor large(at::detail::empty_strided_cpu(sizes, strides, at::kComplexFloat));
-  EXPECT_EQ(error_of([&] { ask(propagator, "_fft_c2c", {large, std::vector<int64_t>{0}, 0, true}); }),
-            "trace: aten._fft_c2c has no metadata rule, and its operands are too large to run its kernel on zeros: "
-            "536870912 bytes, at most 268435456\n"
-            "  operands: c64[67108864]\n"
-            "  remedy:   call it outside the compiled function");
+  EXPECT_EQ(
+      error_of([&] { ask(propagator, "_fft_c2c", {large, std::vector<int64_t>{0}, 0, true}); }),
+      "trace: aten._fft_c2c has no metadata rule, and its operands are too large to run its kernel "
+      "on zeros: "
+      "536870912 bytes, at most 268435456\n"
+      "  operands: c64[67108864]\n"
+      "  remedy:   call it outside the compiled function");
 }
 
 // ---- libtorch's own functionalization needs Meta kernels that only Python brings ----
@@ -223,8 +267,12 @@ at::Tensor functionalized(const at::Tensor& tensor) {
 
 class Functionalizing {
  public:
-  Functionalizing() { c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Functionalize, true); }
-  ~Functionalizing() { c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Functionalize, false); }
+  Functionalizing() {
+    c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Functionalize, true);
+  }
+  ~Functionalizing() {
+    c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Functionalize, false);
+  }
 };
 
 TEST(RegisteredMetaKernels, LetInplaceOpsFunctionalize) {
@@ -245,11 +293,13 @@ TEST(RegisteredMetaKernels, LetInplaceOpsFunctionalize) {
   EXPECT_NO_THROW(flag.logical_xor_(flag));
 }
 
-// The check that an in-place result keeps its size is why functionalization calls Meta kernels at all.
+// The check that an in-place result keeps its size is why functionalization calls Meta kernels at
+// all.
 TEST(RegisteredMetaKernels, KeepTheSizeCheckOfInplaceOps) {
   register_missing_meta_kernels();
   at::NoGradGuard no_grad;
-  at::Tensor narrow = functionalized(at::ones({3}, at::kBool)), wide = functionalized(at::ones({2, 3}, at::kBool));
+  at::Tensor narrow = functionalized(at::ones({3}, at::kBool)),
+             wide = functionalized(at::ones({2, 3}, at::kBool));
   Functionalizing on;
   EXPECT_THROW(narrow.logical_and_(wide), c10::Error);
   EXPECT_EQ(narrow.dim(), 1);

@@ -1,7 +1,7 @@
+#include "unit/ops/eager_judge.h"
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
-
-#include "unit/ops/eager_judge.h"
 
 namespace tandem::ops::testing {
 namespace {
@@ -76,10 +76,11 @@ Arguments batch_norm_backward(Random& random) {
   BatchNormArguments t = batch_norm_tensors(random);
   if (t.input.numel() == 0) return {};
   bool training = random.coin();
-  auto [output, save_mean, save_invstd] =
-      at::native_batch_norm(t.input, t.weight, t.bias, t.mean.clone(), t.var.clone(), training, 0.1, 1e-5);
+  auto [output, save_mean, save_invstd] = at::native_batch_norm(
+      t.input, t.weight, t.bias, t.mean.clone(), t.var.clone(), training, 0.1, 1e-5);
   at::Tensor grad = random.tensor(t.input.sizes().vec(), t.input.scalar_type());
-  return {grad, t.input, t.weight, t.mean, t.var, save_mean, save_invstd, training, 1e-5, mask(random, 3)};
+  return {grad,      t.input,     t.weight, t.mean, t.var,
+          save_mean, save_invstd, training, 1e-5,   mask(random, 3)};
 }
 
 Arguments batch_norm_backward_with_reserve(Random& random) {
@@ -212,20 +213,22 @@ ConvArguments conv_tensors(Random& random, int64_t spatial) {
 template <int spatial>
 Arguments convolution(Random& random) {
   ConvArguments t = conv_tensors(random, spatial);
-  return {t.input, t.weight, t.bias, t.stride, t.padding, t.dilation, t.transposed, t.output_padding, t.groups};
+  return {t.input,    t.weight,     t.bias,           t.stride, t.padding,
+          t.dilation, t.transposed, t.output_padding, t.groups};
 }
 
 template <int spatial>
 Arguments convolution_backward(Random& random) {
   ConvArguments t = conv_tensors(random, spatial);
-  at::Tensor output = at::convolution(t.input, t.weight, t.bias, t.stride, t.padding, t.dilation, t.transposed,
-                                      t.output_padding, t.groups);
+  at::Tensor output = at::convolution(t.input, t.weight, t.bias, t.stride, t.padding, t.dilation,
+                                      t.transposed, t.output_padding, t.groups);
   at::Tensor grad = random.tensor(output.sizes().vec(), output.scalar_type());
   c10::IValue bias_sizes;
-  // Eager's kernel for an empty batch takes the bias's size from here, and ends the process without it.
+  // Eager's kernel for an empty batch takes the bias's size from here, and ends the process without
+  // it.
   if (t.bias.defined() || t.input.numel() == 0) bias_sizes = std::vector<int64_t>{output.size(1)};
-  return {grad,         t.input,      t.weight,         bias_sizes, t.stride,       t.padding,
-          t.dilation,   t.transposed, t.output_padding, t.groups,   mask(random, 3)};
+  return {grad,       t.input,      t.weight,         bias_sizes, t.stride,       t.padding,
+          t.dilation, t.transposed, t.output_padding, t.groups,   mask(random, 3)};
 }
 
 // ---- attention ----
@@ -270,7 +273,8 @@ const Case kCases[] = {
      [](Random& random) {
        std::vector<int64_t> sizes = image(random, 2);
        if (random.coin()) sizes.erase(sizes.begin());
-       return Arguments{random.tensor(sizes), std::vector<int64_t>{random.integer(1, 4), random.integer(1, 4)}};
+       return Arguments{random.tensor(sizes),
+                        std::vector<int64_t>{random.integer(1, 4), random.integer(1, 4)}};
      }},
     {"_batch_norm_no_update", batch_norm_no_training},
     {"_batch_norm_with_update", batch_norm_no_training},

@@ -1,7 +1,7 @@
+#include "unit/ops/eager_judge.h"
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
-
-#include "unit/ops/eager_judge.h"
 
 namespace tandem::ops::testing {
 namespace {
@@ -26,7 +26,8 @@ Pair pair(Random& random) {
 
 Arguments binary_cross_entropy(Random& random) {
   Pair p = pair(random);
-  return {p.self, p.target, random.maybe(at::rand(p.self.sizes()).to(p.self.dtype())), random.integer(0, 2)};
+  return {p.self, p.target, random.maybe(at::rand(p.self.sizes()).to(p.self.dtype())),
+          random.integer(0, 2)};
 }
 
 Arguments binary_cross_entropy_backward(Random& random) {
@@ -86,7 +87,8 @@ Arguments nll_loss2d_backward(Random& random) {
 Classes classes1d(Random& random) {
   int64_t count = random.integer(1, 4), kinds = random.integer(1, 4);
   at::ScalarType dtype = random.coin() ? at::kFloat : at::kDouble;
-  if (random.integer(0, 3) == 0) return {random.tensor({kinds}, dtype), random.indices({}, kinds), {}};
+  if (random.integer(0, 3) == 0)
+    return {random.tensor({kinds}, dtype), random.indices({}, kinds), {}};
   return {random.tensor({count, kinds}, dtype), random.indices({count}, kinds), {}};
 }
 
@@ -127,13 +129,14 @@ struct CtcLoss {
 CtcLoss ctc_loss(Random& random) {
   int64_t steps = random.integer(5, 7), batch = random.integer(1, 3);
   at::Tensor scores = random.tensor({steps, batch, 4}, at::kFloat);
-  return {scores.log_softmax(2), random.indices({batch, 2}, 3) + 1, at::full({batch}, steps, at::kLong),
-          at::full({batch}, 2, at::kLong)};
+  return {scores.log_softmax(2), random.indices({batch, 2}, 3) + 1,
+          at::full({batch}, steps, at::kLong), at::full({batch}, 2, at::kLong)};
 }
 
 Arguments ctc_loss_backward(Random& random) {
   CtcLoss c = ctc_loss(random);
-  std::vector<int64_t> inputs(c.targets.size(0), c.log_probs.size(0)), targets(c.targets.size(0), 2);
+  std::vector<int64_t> inputs(c.targets.size(0), c.log_probs.size(0)),
+      targets(c.targets.size(0), 2);
   auto [loss, log_alpha] = at::_ctc_loss(c.log_probs, c.targets, inputs, targets);
   return {at::rand_like(loss), c.log_probs, c.targets, inputs, targets, loss, log_alpha, 0};
 }
@@ -141,7 +144,8 @@ Arguments ctc_loss_backward(Random& random) {
 Arguments ctc_loss_backward_of_tensors(Random& random) {
   CtcLoss c = ctc_loss(random);
   auto [loss, log_alpha] = at::_ctc_loss(c.log_probs, c.targets, c.input_lengths, c.target_lengths);
-  return {at::rand_like(loss), c.log_probs, c.targets, c.input_lengths, c.target_lengths, loss, log_alpha, 0};
+  return {at::rand_like(loss), c.log_probs, c.targets, c.input_lengths,
+          c.target_lengths,    loss,        log_alpha, 0};
 }
 
 // ---- pools and grids ----
@@ -158,8 +162,12 @@ std::vector<int64_t> three(Random& random, int64_t low, int64_t high) {
 }
 
 Arguments max_pool3d(Random& random) {
-  return {volume(random, random.floating()), three(random, 2, 3), three(random, 1, 2), three(random, 0, 1),
-          three(random, 1, 1), random.coin()};
+  return {volume(random, random.floating()),
+          three(random, 2, 3),
+          three(random, 1, 2),
+          three(random, 0, 1),
+          three(random, 1, 1),
+          random.coin()};
 }
 
 Arguments max_pool3d_backward(Random& random) {
@@ -170,7 +178,9 @@ Arguments max_pool3d_backward(Random& random) {
   return {gradient(random, output), self, kernel, kernel, zero, one, false, indices};
 }
 
-Arguments adaptive_avg_pool3d(Random& random) { return {volume(random, random.floating()), three(random, 1, 4)}; }
+Arguments adaptive_avg_pool3d(Random& random) {
+  return {volume(random, random.floating()), three(random, 1, 4)};
+}
 
 Arguments adaptive_avg_pool3d_backward(Random& random) {
   at::Tensor self = volume(random, random.floating());
@@ -189,7 +199,8 @@ Arguments max_unpool2d(Random& random) {
 }
 
 Arguments max_unpool3d(Random& random) {
-  at::Tensor self = random.tensor({random.integer(1, 2), random.integer(1, 3), 4, 6, 4}, at::kFloat);
+  at::Tensor self =
+      random.tensor({random.integer(1, 2), random.integer(1, 3), 4, 6, 4}, at::kFloat);
   auto [output, indices] = at::max_pool3d_with_indices(self, {2, 2, 2}, {2, 2, 2});
   std::vector<int64_t> two{2, 2, 2}, zero{0, 0, 0};
   return {output, indices, std::vector<int64_t>{4, 6, 4}, two, zero};
@@ -201,7 +212,8 @@ Arguments grid_sampler(Random& random) {
   std::vector<int64_t> input = random.sizes(spatial + 2, 1), grid{input[0]};
   for (int i = 0; i < spatial; ++i) grid.push_back(random.integer(1, 4));
   grid.push_back(spatial);
-  return {random.tensor(input, dtype), random.tensor(grid, dtype), 0, random.integer(0, 2), random.coin()};
+  return {random.tensor(input, dtype), random.tensor(grid, dtype), 0, random.integer(0, 2),
+          random.coin()};
 }
 
 template <int spatial>
@@ -216,7 +228,8 @@ Arguments grid_sampler_backward(Random& random) {
 }
 
 Arguments fractional_max_pool3d_backward(Random& random) {
-  at::Tensor self = random.tensor({random.integer(1, 2), random.integer(1, 3), 5, 6, 5}, at::kFloat);
+  at::Tensor self =
+      random.tensor({random.integer(1, 2), random.integer(1, 3), 5, 6, 5}, at::kFloat);
   at::Tensor samples = at::rand({self.size(0), self.size(1), 3});
   std::vector<int64_t> kernel{2, 2, 2}, sizes{2, 3, 2};
   auto [output, indices] = at::fractional_max_pool3d(self, kernel, sizes, samples);
@@ -226,7 +239,8 @@ Arguments fractional_max_pool3d_backward(Random& random) {
 // ---- random numbers, optimizers, factories ----
 
 Arguments one_tensor(Random& random) {
-  return {random.tensor(random.sizes(random.integer(0, 4)), random.coin() ? at::kFloat : at::kDouble)};
+  return {
+      random.tensor(random.sizes(random.integer(0, 4)), random.coin() ? at::kFloat : at::kDouble)};
 }
 
 Arguments dropout(Random& random) {
@@ -308,7 +322,8 @@ const Case kCases[] = {
     {"multi_margin_loss_backward", multi_margin_backward},
     {"multilabel_margin_loss_backward", multilabel_margin_backward},
     {"multilabel_margin_loss_forward", multilabel_margin},
-    {"multinomial", [](Random& random) { return Arguments{at::rand({random.integer(1, 3), 5}), 2}; }},
+    {"multinomial",
+     [](Random& random) { return Arguments{at::rand({random.integer(1, 3), 5}), 2}; }},
     {"native_dropout", dropout},
     {"nll_loss2d_backward", nll_loss2d_backward},
     {"nll_loss2d_forward", nll_loss2d},
@@ -316,7 +331,8 @@ const Case kCases[] = {
     {"randperm", [](Random& random) { return Arguments{random.integer(0, 6)}; }},
     {"randperm.generator",
      [](Random& random) {
-       return Arguments{random.integer(0, 6), at::make_generator<at::CPUGeneratorImpl>(random.integer(0, 9))};
+       return Arguments{random.integer(0, 6),
+                        at::make_generator<at::CPUGeneratorImpl>(random.integer(0, 9))};
      }},
     {"rrelu_with_noise", rrelu},
     {"smooth_l1_loss_backward", loss_backward<true>},

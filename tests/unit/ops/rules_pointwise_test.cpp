@@ -1,7 +1,7 @@
+#include "unit/ops/eager_judge.h"
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
-
-#include "unit/ops/eager_judge.h"
 
 namespace tandem::ops::testing {
 namespace {
@@ -11,8 +11,8 @@ class PointwiseRules : public ::testing::TestWithParam<Case> {};
 TEST_P(PointwiseRules, SayWhatEagerDoes) { expect_eager_metadata(GetParam()); }
 
 at::ScalarType any_dtype(Random& random) {
-  constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble,      at::kBFloat16,     at::kLong,
-                                       at::kInt,   at::kBool, at::kComplexFloat, at::kFloat};
+  constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble, at::kBFloat16,     at::kLong,
+                                       at::kInt,   at::kBool,   at::kComplexFloat, at::kFloat};
   return kTypes[random.integer(0, 7)];
 }
 

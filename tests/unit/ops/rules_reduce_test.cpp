@@ -1,7 +1,7 @@
+#include "unit/ops/eager_judge.h"
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
-
-#include "unit/ops/eager_judge.h"
 
 namespace tandem::ops::testing {
 namespace {
@@ -54,7 +54,8 @@ Arguments over_dims(Random& random) {
 
 Arguments nansum(Random& random) {
   at::Tensor self = any_number(random);
-  return {self, any_dims(random, self), random.coin(), random.coin() ? c10::IValue() : c10::IValue(at::kDouble)};
+  return {self, any_dims(random, self), random.coin(),
+          random.coin() ? c10::IValue() : c10::IValue(at::kDouble)};
 }
 
 Arguments over_dim(Random& random) {
@@ -112,7 +113,8 @@ Arguments square(Random& random) {
 }
 
 Arguments rectangle(Random& random) {
-  return {random.tensor(batched(random, random.integer(1, 4), random.integer(1, 4)), precise(random))};
+  return {
+      random.tensor(batched(random, random.integer(1, 4), random.integer(1, 4)), precise(random))};
 }
 
 Arguments householder(Random& random) {
@@ -129,10 +131,12 @@ Arguments cdist(Random& random) {
 }
 
 Arguments addbmm(Random& random) {
-  int64_t batch = random.integer(1, 3), n = random.integer(1, 4), m = random.integer(1, 4), p = random.integer(1, 4);
+  int64_t batch = random.integer(1, 3), n = random.integer(1, 4), m = random.integer(1, 4),
+          p = random.integer(1, 4);
   at::ScalarType dtype = precise(random);
-  return {random.tensor(random.coin() ? std::vector<int64_t>{n, p} : std::vector<int64_t>{p}, dtype),
-          random.tensor({batch, n, m}, dtype), random.tensor({batch, m, p}, dtype)};
+  return {
+      random.tensor(random.coin() ? std::vector<int64_t>{n, p} : std::vector<int64_t>{p}, dtype),
+      random.tensor({batch, n, m}, dtype), random.tensor({batch, m, p}, dtype)};
 }
 
 const Case kCases[] = {
@@ -150,7 +154,8 @@ const Case kCases[] = {
        at::Tensor distances = at::_pdist_forward(self, 2.0);
        return Arguments{at::rand_like(distances), self, 2.0, distances};
      }},
-    {"_pdist_forward", [](Random& random) { return Arguments{at::rand({random.integer(0, 5), 3}), 2.0}; }},
+    {"_pdist_forward",
+     [](Random& random) { return Arguments{at::rand({random.integer(0, 5), 3}), 2.0}; }},
     {"addbmm", addbmm},
     {"cholesky", cholesky},
     {"cholesky_inverse", cholesky},
@@ -183,7 +188,10 @@ const Case kCases[] = {
     {"prod", whole},
     {"std.correction", variance},
     {"std_mean.correction", variance},
-    {"trace", [](Random& random) { return Arguments{random.tensor({3, 2}, random.coin() ? at::kInt : at::kFloat)}; }},
+    {"trace",
+     [](Random& random) {
+       return Arguments{random.tensor({3, 2}, random.coin() ? at::kInt : at::kFloat)};
+     }},
     {"var.correction", variance},
     {"var_mean.correction", variance},
     {"vdot", two_vectors},

@@ -55,7 +55,8 @@ TEST(Overlap, TellsColumnsOfAMatrixApart) {
   std::vector<int64_t> strides{1000, 1};
   EXPECT_FALSE(overlap({0, sizes, strides}, {3, sizes, strides}));
   EXPECT_TRUE(overlap({0, sizes, strides}, {2, sizes, strides}));
-  EXPECT_FALSE(overlap({5003, sizes, strides}, {5000, sizes, strides})) << "a matrix with an offset";
+  EXPECT_FALSE(overlap({5003, sizes, strides}, {5000, sizes, strides}))
+      << "a matrix with an offset";
 }
 
 TEST(Overlap, TellsInterleavedSlicesApart) {
@@ -94,8 +95,8 @@ TEST(Overlap, AgreesWithCountingBytesOnSmallViews) {
     View a = random_view(random);
     View b = random_view(random);
     ASSERT_EQ(overlap(a, b), truth(a, b))
-        << ::testing::PrintToString(a.sizes) << ::testing::PrintToString(a.strides) << " at " << a.offset
-        << " x" << a.element_bytes << " and " << ::testing::PrintToString(b.sizes)
+        << ::testing::PrintToString(a.sizes) << ::testing::PrintToString(a.strides) << " at "
+        << a.offset << " x" << a.element_bytes << " and " << ::testing::PrintToString(b.sizes)
         << ::testing::PrintToString(b.strides) << " at " << b.offset << " x" << b.element_bytes;
     apart += !truth(a, b);
   }

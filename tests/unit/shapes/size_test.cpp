@@ -1,11 +1,11 @@
 #include "tandem/shapes/size.h"
 
+#include "tandem/error.h"
+
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <random>
-
-#include "tandem/error.h"
 
 namespace tandem::shapes {
 namespace {
@@ -80,14 +80,15 @@ TEST(Size, OrdersMinAndMaxWhereTheDifferenceIsKnown) {
 }
 
 TEST(Size, ListsItsSymbolsOnce) {
-  EXPECT_EQ((s1 * floordiv(s0, 3) + s1 + min(s0, 4)).symbols(), (std::vector<std::string>{"s0", "s1"}));
+  EXPECT_EQ((s1 * floordiv(s0, 3) + s1 + min(s0, 4)).symbols(),
+            (std::vector<std::string>{"s0", "s1"}));
   EXPECT_TRUE(Size(4).symbols().empty());
 }
 
 TEST(Size, PrintsAndParsesBack) {
   for (std::string text :
-       {"0", "12", "-3", "s0", "-s0", "4*s0", "-4*s0", "s0 + 3", "s0 - 3", "s0*s1 + 3", "s0*s0 - s1 - 1",
-        "floordiv(s0, 2)", "mod(s0 + 1, 4)", "min(s0, s1)", "max(s0, 4*s1 - 2)",
+       {"0", "12", "-3", "s0", "-s0", "4*s0", "-4*s0", "s0 + 3", "s0 - 3", "s0*s1 + 3",
+        "s0*s0 - s1 - 1", "floordiv(s0, 2)", "mod(s0 + 1, 4)", "min(s0, s1)", "max(s0, 4*s1 - 2)",
         "3*s0*floordiv(s1, 2) + min(s0, s1)", "9223372036854775807", "-9223372036854775808"}) {
     EXPECT_EQ(parsed(text).to_string(), text);
   }
@@ -158,13 +159,20 @@ Sample random_sample(std::mt19937& random, int64_t v0, int64_t v1, int depth) {
   auto floored = [](int64_t x, int64_t y) { return x / y - (x % y != 0 && (x < 0) != (y < 0)); };
   auto divisor = static_cast<int64_t>(random() % 4) + 1;
   switch (pick) {
-    case 3: return {floordiv(a.size, divisor), floored(a.value, divisor)};
-    case 4: return {mod(a.size, divisor), a.value - divisor * floored(a.value, divisor)};
-    case 5: return {min(a.size, b.size), std::min(a.value, b.value)};
-    case 6: return {max(a.size, b.size), std::max(a.value, b.value)};
-    case 7: return {a.size - b.size, a.value - b.value};
-    case 8: return {a.size * b.size, a.value * b.value};
-    default: return {a.size + b.size, a.value + b.value};
+    case 3:
+      return {floordiv(a.size, divisor), floored(a.value, divisor)};
+    case 4:
+      return {mod(a.size, divisor), a.value - divisor * floored(a.value, divisor)};
+    case 5:
+      return {min(a.size, b.size), std::min(a.value, b.value)};
+    case 6:
+      return {max(a.size, b.size), std::max(a.value, b.value)};
+    case 7:
+      return {a.size - b.size, a.value - b.value};
+    case 8:
+      return {a.size * b.size, a.value * b.value};
+    default:
+      return {a.size + b.size, a.value + b.value};
   }
 }
 

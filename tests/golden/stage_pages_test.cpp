@@ -1,0 +1,298 @@
+// Keeps the examples of the documentation true. A fenced block that follows the line
+//
+//   <!-- example: forward -->
+//
+// in README.md or below docs/ must hold the example of that name: what the library prints for one
+// small training step, or the lines of this file between `// [name]` and `// [end]`.
+// TANDEM_UPDATE_GOLDEN=1 writes what came out into the pages; review the diff.
+
+#include "support/paths.h"
+#include "tandem/tandem.h"
+#include "tracing/trace.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+// [backend]
+class CountingBackend : public tandem::Backend {
+ public:
+  std::string name() const override { return "counting"; }
+
+  std::unique_ptr<tandem::Executable> compile(const tandem::ir::Graph& graph,
+                                              const tandem::CompileContext& context) override {
+    return std::make_unique<Run>(*this, eager_->compile(graph, context));
+  }
+
+  int64_t runs() const { return runs_; }
+
+ private:
+  struct Run : tandem::Executable {
+    Run(CountingBackend& owner, std::unique_ptr<tandem::Executable> inner)
+        : owner(owner), inner(std::move(inner)) {}
+
+    std::vector<at::Tensor> run(std::span<at::Tensor> inputs) override {
+      ++owner.runs_;
+      return inner->run(inputs);
+    }
+
+    CountingBackend& owner;
+    std::unique_ptr<tandem::Executable> inner;
+  };
+
+  std::shared_ptr<tandem::Backend> eager_ = tandem::backend("eager");
+  std::atomic<int64_t> runs_{0};
+};
+// [end]
+
+namespace tandem {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kRoot = fs::path(test::kTestsDir).parent_path();
+constexpr std::string_view kMark = "<!-- example: ";
+constexpr std::string_view kFence = "```";
+
+using Examples = std::map<std::string, std::string>;
+
+std::vector<std::string> lines_of(const fs::path& path) {
+  std::ifstream stream(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::string join(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+/// Everything between `// [name]` and `// [end]` in this file, without the indentation of the marks.
+void add_sources(Examples& examples) {
+  std::string name;
+  size_t indent = 0;
+  for (const std::string& line : lines_of(kRoot / "tests/golden/stage_pages_test.cpp")) {
+    const size_t start = std::min(line.find_first_not_of(' '), line.size());
+    const std::string_view rest = std::string_view(line).substr(start);
+    if (rest == "// [end]") {
+      name.clear();
+    } else if (rest.starts_with("// [") && rest.ends_with("]")) {
+      name = rest.substr(4, rest.size() - 5);
+      indent = start;
+    } else if (!name.empty()) {
+      examples[name] += line.substr(std::min(indent, line.size())) + "\n";
+    }
+  }
+}
+
+/// A folder for dumps, gone at the end of the scope.
+struct DumpDir {
+  fs::path path =
+      fs::path(::testing::TempDir()) / ("tandem_stage_pages." + std::to_string(getpid()));
+  DumpDir() = default;
+  DumpDir(const DumpDir&) = delete;
+  DumpDir& operator=(const DumpDir&) = delete;
+  ~DumpDir() { fs::remove_all(path); }
+};
+
+std::string print_dumps(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return join(names);
+}
+
+std::string print_saved(const std::vector<Saved>& saved) {
+  std::ostringstream out;
+  for (const Saved& one : saved) out << "%" << one.name << ", " << one.bytes << " bytes: " << one.why << "\n";
+  return out.str();
+}
+
+/// The recording as the trace leaves it: inputs in the order of first sight, no outputs yet.
+template <class F>
+std::string print_recording(const torch::nn::Linear& fc, F& step, const at::Tensor& x,
+                            const at::Tensor& y) {
+  const tracing::KnownTensors known{
+      {fc->weight.unsafeGetTensorImpl(), ir::Descriptor::param("weight")},
+      {fc->bias.unsafeGetTensorImpl(), ir::Descriptor::param("bias")}};
+  tracing::Trace trace(detail::flatten(x, y), known);
+  trace.run(detail::Typed<at::Tensor(at::Tensor, at::Tensor)>::flat_function(step));
+  return ir::print(trace.recording().graph());
+}
+
+/// The step that architecture.md follows through all stages.
+void add_step(Examples& examples) {
+  DumpDir dumps;
+  // [step]
+  torch::nn::Linear fc(4, 2);
+  at::Tensor seen = torch::zeros({});
+
+  auto step = [&](const at::Tensor& x, const at::Tensor& y) {
+    seen.add_(1);  // counts the calls: an effect that every call must have
+    return (fc->forward(x).tanh() - y).pow(2).mean();
+  };
+  // [end]
+  const at::Tensor x = torch::randn({3, 4}), y = torch::randn({3, 2});
+  auto compiled = tandem::compile(fc, step, {.dump_dir = dumps.path});
+  compiled(x, y).backward();
+  const Entry entry = compiled.entries().front();
+
+  examples["trace"] = print_recording(fc, step, x, y);
+  examples["signature"] = ir::to_string(entry.signature());
+  examples["recorded"] = join(lines_of(dumps.path / "entry0.00-joint.tdm"));
+  examples["joint"] = ir::print(entry.joint());
+  examples["forward"] = ir::print(entry.forward());
+  examples["backward"] = ir::print(entry.backward());
+  examples["saved"] = print_saved(entry.saved());
+  for (const Guard& guard : entry.guards()) examples["guards"] += guard.text + "\n";
+  examples["dumps"] = print_dumps(dumps.path);
+  EXPECT_EQ(seen.item<float>(), 1);
+}
+
+/// A function that does more to its argument than reading it.
+void add_effects(Examples& examples) {
+  // [effects]
+  auto effects = tandem::compile([](const at::Tensor& x, const at::Tensor& w) {
+    x.mul_(2);
+    return std::tuple{x, x.view(-1).slice(0, 1, 3), w.exp()};
+  });
+  // [end]
+  effects(torch::ones({2, 2}), torch::ones({2}).requires_grad_());
+  const Entry entry = effects.entries().front();
+  examples["effects-signature"] = ir::to_string(entry.signature());
+  ASSERT_EQ(entry.signature().replays.size(), 1);
+  examples["effects-replay"] = ir::print(entry.signature().replays.front().graph);
+}
+
+void add_miss(Examples& examples) {
+  auto twice = tandem::compile([](const at::Tensor& x) { return x * 2; });
+  twice(torch::ones({2, 3}));
+  twice(torch::ones({2, 4}));
+  std::ostringstream out;
+  out << twice.stats().misses.back() << "\n";
+  examples["miss"] = out.str();
+}
+
+/// What the pages show as programs must also run.
+void run_programs() {
+  const at::Tensor x = torch::randn({16, 8}), y = torch::randint(3, {16});
+  // [readme]
+  torch::nn::Sequential net(torch::nn::Linear(8, 32), torch::nn::Tanh(), torch::nn::Linear(32, 3));
+  torch::optim::SGD optimizer(net->parameters(), 0.1);
+  auto step = tandem::compile(net, [&](const at::Tensor& x, const at::Tensor& y) {
+    return torch::nn::functional::cross_entropy(net->forward(x), y);
+  });
+  for (int i = 0; i < 10; ++i) {
+    at::Tensor loss = step(x, y);  // the first call traces and compiles
+    optimizer.zero_grad();
+    loss.backward();  // ordinary autograd: the compiled backward is a node of its graph
+    optimizer.step();
+  }
+  // [end]
+  EXPECT_EQ(step.stats().traces, 1);
+  EXPECT_EQ(step.stats().hits, 9);
+
+  // [use-backend]
+  auto counting = std::make_shared<CountingBackend>();
+  auto counted = tandem::compile([](const at::Tensor& x) { return x.sin().sum(); },
+                                 {.backend = counting});
+  counted(torch::ones({3}).requires_grad_()).backward();
+  // [end]
+  EXPECT_EQ(counting->runs(), 2);  // forward and backward
+}
+
+/// One thread: its number is part of the guards.
+class OneThread {
+ public:
+  OneThread() : before_(at::get_num_threads()) { at::set_num_threads(1); }
+  ~OneThread() { at::set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
+
+Examples all_examples() {
+  OneThread one_thread;
+  Examples examples;
+  add_sources(examples);
+  add_step(examples);
+  add_effects(examples);
+  add_miss(examples);
+  return examples;
+}
+
+std::vector<fs::path> pages() {
+  std::vector<fs::path> pages{kRoot / "README.md"};
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(kRoot / "docs")) {
+    if (entry.path().extension() == ".md") pages.push_back(entry.path());
+  }
+  std::ranges::sort(pages);
+  return pages;
+}
+
+bool updating() {
+  const char* wish = std::getenv("TANDEM_UPDATE_GOLDEN");
+  return wish != nullptr && std::string_view(wish) == "1";
+}
+
+/// Compares the marked blocks of a page with the examples; returns the page with the blocks replaced.
+std::string check_page(const fs::path& page, const Examples& examples, std::set<std::string>& shown) {
+  const std::vector<std::string> lines = lines_of(page);
+  std::vector<std::string> updated;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    updated.push_back(lines[i]);
+    if (!lines[i].starts_with(kMark)) continue;
+    const std::string name = lines[i].substr(kMark.size(), lines[i].find(" -->") - kMark.size());
+    SCOPED_TRACE(page.filename().string() + ", example " + name);
+    const auto example = examples.find(name);
+    const bool fenced = i + 1 < lines.size() && lines[i + 1].starts_with(kFence);
+    if (example == examples.end() || !fenced) {
+      ADD_FAILURE() << (fenced ? "nobody makes an example of this name" : "no fenced block follows");
+      continue;
+    }
+    updated.push_back(lines[++i]);
+    std::string block;
+    for (++i; i < lines.size() && lines[i] != kFence; ++i) block += lines[i] + "\n";
+    if (!updating()) EXPECT_EQ(example->second, block) << "TANDEM_UPDATE_GOLDEN=1 updates the page";
+    updated.push_back(example->second.substr(0, example->second.size() - 1));
+    updated.emplace_back(kFence);
+    shown.insert(name);
+  }
+  return join(updated);
+}
+
+TEST(StagePages, ShowWhatTheLibraryPrints) {
+  const Examples examples = all_examples();
+  std::set<std::string> shown, made;
+  for (const fs::path& page : pages()) {
+    const std::string text = check_page(page, examples, shown);
+    if (updating() && text != join(lines_of(page))) std::ofstream(page) << text;
+  }
+  for (const auto& [name, text] : examples) made.insert(name);
+  EXPECT_EQ(shown, made) << "an example that no page shows";
+}
+
+TEST(StagePages, ShowProgramsThatRun) { run_programs(); }
+
+}  // namespace
+}  // namespace tandem

@@ -1,0 +1,74 @@
+#include "runtime/call_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "tandem/ir/text.h"
+
+namespace tandem::runtime {
+namespace {
+
+/// A split around a forward graph; `written` are inputs whose data the call writes.
+Split split_of(const char* forward, std::vector<size_t> written = {}) {
+  Split split;
+  split.forward = ir::parse(forward);
+  split.signature.inputs.resize(split.forward.inputs().size());
+  for (size_t input : written) split.signature.inputs[input].data_written = true;
+  return split;
+}
+
+TEST(CallPlan, SavedInputsTravelByReferenceAndIntermediatesByValue) {
+  const CallPlan plan = make_call_plan(split_of(R"(
+    graph g(%x: f32[4] user_input 0) {
+      %s: f32[4] = aten.sin(%x)
+      %y: f32[4] = aten.exp(%s)
+      return %y: output 0, %x: saved 0, %s: saved 1
+    })"));
+  ASSERT_EQ(plan.saved.size(), 2u);
+  EXPECT_EQ(plan.saved[0].input, 0);
+  EXPECT_EQ(plan.saved[1].input, -1);
+  EXPECT_EQ(plan.saved[1].output, -1);
+  EXPECT_EQ(plan.first_saved, 1);
+}
+
+// The caller may write to the result: the backward must notice, also through a view.
+TEST(CallPlan, SavedMemoryOfAResultIsWatched) {
+  const CallPlan plan = make_call_plan(split_of(R"(
+    graph g(%x: f32[2, 2] user_input 0) {
+      %s: f32[2, 2] = aten.exp(%x)
+      %y: f32[4] = aten.view(%s, [4])
+      return %y: output 0, %s: saved 0
+    })"));
+  EXPECT_EQ(plan.saved[0].output, 0);
+}
+
+TEST(CallPlan, MemoryThatBelongsToSomebodyElseIsCopied) {
+  const CallPlan plan = make_call_plan(split_of(R"(
+    graph g(%x: f32[2] user_input 0) {
+      %c: f32[2] = constant {1.0, 2.0}
+      %v: f32[2, 1] = aten.unsqueeze(%x, 1)
+      %y: f32[2] = aten.exp(%x)
+      return %c: output 0, %v: output 1, %y: output 2, %y: output 3
+    })"));
+  ASSERT_EQ(plan.fresh.size(), 4u);
+  EXPECT_TRUE(plan.fresh[0].copy);   // a constant of the graph
+  EXPECT_TRUE(plan.fresh[1].copy);   // the argument's memory
+  EXPECT_FALSE(plan.fresh[2].copy);
+  EXPECT_TRUE(plan.fresh[3].copy);   // the memory of result 2
+}
+
+TEST(CallPlan, WhatAWriteBackWouldOverwriteIsCopiedFirst) {
+  const CallPlan plan = make_call_plan(split_of(R"(
+    graph g(%a: f32[2] user_input 0, %b: f32[2] user_input 1) {
+      %v: f32[2] = aten.alias(%a)
+      %n: f32[2] = aten.exp(%b)
+      return %n: mutated 0, %v: mutated 1, %a: saved 0
+    })", {0, 1}));
+  ASSERT_EQ(plan.write_backs.size(), 2u);
+  EXPECT_FALSE(plan.write_backs[0].copy);
+  EXPECT_TRUE(plan.write_backs[1].copy);
+  EXPECT_TRUE(plan.saved[0].copy);
+  EXPECT_EQ(plan.saved[0].input, -1);
+}
+
+}  // namespace
+}  // namespace tandem::runtime
