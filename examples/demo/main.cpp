@@ -29,8 +29,8 @@ namespace F = torch::nn::functional;
 using Clock = std::chrono::steady_clock;
 
 struct Settings {
-  int64_t steps = 400;
-  int64_t batch = 12;
+  int64_t steps = 800;
+  int64_t batch = 16;
   int64_t sample = 400;
   double limit_seconds = 105;
   std::string text_file = kTextFile;
@@ -115,7 +115,8 @@ Trainer make_trainer(Side side, const Shape& shape) {
   };
   // The one line that differs between the two trainings.
   StepFn step = side == Side::Tandem ? StepFn(tandem::compile(net, loss_of)) : StepFn(loss_of);
-  return {side, net, std::move(step), torch::optim::AdamW(net->parameters(), torch::optim::AdamWOptions(3e-3))};
+  const auto options = torch::optim::AdamWOptions(2e-3).betas({0.9, 0.99});
+  return {side, net, std::move(step), torch::optim::AdamW(net->parameters(), options)};
 }
 
 std::string status(const Trainer& eager, const Trainer& tandem) {

@@ -42,8 +42,8 @@ TransformerImpl::TransformerImpl(const Shape& shape)
   for (int64_t i = 0; i < shape.blocks; ++i) blocks_->push_back(Block(shape));
   torch::NoGradGuard no_grad;
   // Embeddings of unit variance would drown what the blocks add.
-  characters_->weight.mul_(0.02);
-  positions_->weight.mul_(0.02);
+  characters_->weight.mul_(0.2);
+  positions_->weight.mul_(0.2);
 }
 
 at::Tensor TransformerImpl::forward(const at::Tensor& characters) {

@@ -8,11 +8,11 @@ namespace demo {
 
 struct Shape {
   int64_t characters = 0;  // in the alphabet
-  int64_t length = 64;     // of the window that it sees
+  int64_t length = 48;     // of the window that it sees
   int64_t width = 128;
   int64_t heads = 4;
-  int64_t blocks = 4;
-  double dropout = 0.1;
+  int64_t blocks = 3;
+  double dropout = 0.05;
 };
 
 /// Attention and a two-layer network, each behind a layer norm and added to its input.

@@ -227,8 +227,9 @@ struct Typed<R(P...)> {
   template <class F>
   static FlatFunction flat_function(F&& fn) {
     require_function(fn);
-    return [shared = std::make_shared<std::decay_t<F>>(std::forward<F>(fn))](
-               const Flat& arguments) { return call(*shared, arguments); };
+    auto shared = std::make_shared<std::decay_t<F>>(std::forward<F>(fn));
+    return FlatFunction([shared](const Flat& arguments) { return call(*shared, arguments); },
+                        &tensor_paths<std::decay_t<P>...>);
   }
 
   template <class F>

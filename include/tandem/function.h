@@ -5,6 +5,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <complex>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -30,12 +31,28 @@ struct Flat {
 };
 
 /// The user's function on flat values. Copyable; owns what it closes over.
-using FlatFunction = std::function<Flat(const Flat&)>;
+class FlatFunction {
+ public:
+  /// What to call each tensor of an argument list in messages: `argument 1.layers[0].bias`.
+  using TensorNames = std::vector<std::string> (*)(const Flat& arguments);
+
+  template <std::invocable<const Flat&> F>
+    requires(!std::same_as<std::remove_cvref_t<F>, FlatFunction>)
+  FlatFunction(F fn, TensorNames names = nullptr)  // NOLINT: such a callable is a flat function
+      : fn_(std::move(fn)), names_(names) {}
+
+  Flat operator()(const Flat& arguments) const { return fn_(arguments); }
+  /// By position if nobody knows better: `argument 0`, `argument 1`.
+  TANDEM_API std::vector<std::string> tensor_names(const Flat& arguments) const;
+
+ private:
+  std::function<Flat(const Flat&)> fn_;
+  TensorNames names_;
+};
 
 /// The state behind `Compiled`: the user's function, options, entries and counters. Thread-safe.
 class TANDEM_API CompiledFunction {
  public:
-  /// `argument_names`: one per constant-free position is not needed; used for messages only, may be empty.
   static std::shared_ptr<CompiledFunction> create(FlatFunction function, Options options);
 
   virtual ~CompiledFunction() = default;

@@ -145,10 +145,10 @@ class Function final : public detail::CompiledFunction {
     const std::string reason = miss_reason(thread, arguments);
     StageLog log("entry" + std::to_string(stats_.compiles), options_.dump_dir);
     int64_t zeros = 0;
+    count_trace();
     try {
       EntryPtr entry = compile_entry(function_, arguments, options_, log, zeros);
       std::unique_lock lock(mutex_);
-      ++stats_.traces;
       ++stats_.compiles;
       stats_.zero_fallbacks += zeros;
       stats_.misses.push_back({reason});
@@ -163,10 +163,15 @@ class Function final : public detail::CompiledFunction {
       return entry;
     } catch (const Error&) {
       std::unique_lock lock(mutex_);
-      ++stats_.traces;
-      failures_.push_back({runtime::Guards(thread, arguments, options_), std::current_exception()});
+      failures_.push_back({runtime::Guards(thread, arguments, function_.tensor_names(arguments), options_),
+                           std::current_exception()});
     }
     return fail(failures_.back().error);
+  }
+
+  void count_trace() {
+    std::unique_lock lock(mutex_);
+    ++stats_.traces;
   }
 
   EntryPtr fail(const std::exception_ptr& error) const {

@@ -24,6 +24,13 @@ void Reader::malformed() const {
                                  next_constant_, " of ", flat_.constants.size(), " constants"));
 }
 
+std::vector<std::string> FlatFunction::tensor_names(const Flat& arguments) const {
+  if (names_) return names_(arguments);
+  std::vector<std::string> names;
+  for (size_t i = 0; i < arguments.tensors.size(); ++i) names.push_back(base::str("argument ", i));
+  return names;
+}
+
 void throw_empty_handle() {
   throw UserError(
       "call",

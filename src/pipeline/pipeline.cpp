@@ -33,8 +33,7 @@ tracing::KnownTensors known_tensors(const Options& options) {
 
 Captured capture(const detail::FlatFunction& function, const detail::Flat& arguments,
                  const Options& options, StageLog& log) {
-  const tracing::KnownTensors known = known_tensors(options);
-  tracing::Trace trace(arguments, known);
+  tracing::Trace trace(arguments, known_tensors(options), function.tensor_names(arguments));
   log.time("trace", [&] { trace.run(function); });
   ir::Signature signature = log.time("signature", [&] { return signature::read_signature(trace); });
   Captured captured;
@@ -72,7 +71,8 @@ std::shared_ptr<const runtime::EntryState> compile_entry(const detail::FlatFunct
                                                          const detail::Flat& arguments,
                                                          const Options& options, StageLog& log,
                                                          int64_t& zero_fallbacks) {
-  runtime::Guards guards(runtime::ThreadState::now(), arguments, options);
+  runtime::Guards guards(runtime::ThreadState::now(), arguments, function.tensor_names(arguments),
+                         options);
   Captured captured = capture(function, arguments, options, log);
   zero_fallbacks += captured.zero_fallbacks;
   run_passes(captured.joint.graph, log);

@@ -48,9 +48,11 @@ int64_t first_same(const detail::Flat& arguments, size_t index) {
 
 }  // namespace
 
-Guards::Guards(const ThreadState& thread, const detail::Flat& arguments, const Options& options)
+Guards::Guards(const ThreadState& thread, const detail::Flat& arguments,
+               std::vector<std::string> names, const Options& options)
     : thread_(thread),
       constants_(arguments.constants.begin(), arguments.constants.end()),
+      names_(std::move(names)),
       modules_(options.modules),
       handles_(options.closes_over),
       guard_on_(options.guard_on) {
@@ -99,7 +101,7 @@ std::optional<std::string> Guards::mismatch(const ThreadState& thread,
   }
   for (size_t i = 0; i < arguments_.size(); ++i) {
     if (!arguments_[i].matches(arguments.tensors[i])) {
-      return base::str("argument ", i, ": ", arguments_[i].difference(arguments.tensors[i]));
+      return base::str(names_[i], ": ", arguments_[i].difference(arguments.tensors[i]));
     }
   }
   if (auto text = modules_.difference()) return text;
@@ -139,31 +141,32 @@ std::optional<std::string> Guards::alias_mismatch(const detail::Flat& arguments)
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (!tensors[i].defined()) continue;
     if (const int64_t first = first_same(arguments, i); first != first_same_[i]) {
-      return base::str("argument ", i, " is ", first == static_cast<int64_t>(i) ? "not " : "",
-                       "the same tensor as argument ", std::min<int64_t>(first, first_same_[i]));
+      const auto other = static_cast<size_t>(std::min<int64_t>(first, first_same_[i]));
+      return base::str(names_[i], " is ", first == static_cast<int64_t>(i) ? "not " : "",
+                       "the same tensor as ", names_[other]);
     }
     for (size_t k = 0; k < lifted_.size(); ++k) {
       if (lifted_[k].is_same(tensors[i])) {
-        return base::str("argument ", i, " is also closed over, as ", lifted_names_[k]);
+        return base::str(names_[i], " is also closed over, as ", lifted_names_[k]);
       }
     }
   }
   for (size_t written : written_arguments_) {
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (ops::shares_memory(tensors[written], tensors[i])) {
-        return base::str("argument ", written, " is written and shares memory with argument ", i);
+        return base::str(names_[written], " is written and shares memory with ", names_[i]);
       }
     }
     for (size_t k = 0; k < lifted_.size(); ++k) {
       if (ops::shares_memory(tensors[written], lifted_[k])) {
-        return base::str("argument ", written, " is written and shares memory with ", lifted_names_[k]);
+        return base::str(names_[written], " is written and shares memory with ", lifted_names_[k]);
       }
     }
   }
   for (size_t k : written_lifted_) {
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (ops::shares_memory(lifted_[k], tensors[i])) {
-        return base::str(lifted_names_[k], " is written and shares memory with argument ", i);
+        return base::str(lifted_names_[k], " is written and shares memory with ", names_[i]);
       }
     }
   }
@@ -176,8 +179,10 @@ std::vector<std::string> Guards::texts() const {
     texts.push_back(base::str("constant ", i, " of the arguments is ", text_of(constants_[i])));
   }
   for (size_t i = 0; i < arguments_.size(); ++i) {
-    std::string text = base::str("argument ", i, ": ", arguments_[i].to_string());
-    if (first_same_[i] != static_cast<int64_t>(i)) text += base::str(", the same tensor as argument ", first_same_[i]);
+    std::string text = base::str(names_[i], ": ", arguments_[i].to_string());
+    if (first_same_[i] != static_cast<int64_t>(i)) {
+      text += ", the same tensor as " + names_[static_cast<size_t>(first_same_[i])];
+    }
     texts.push_back(std::move(text));
   }
   for (std::string& text : modules_.texts()) texts.push_back(std::move(text));

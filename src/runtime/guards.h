@@ -17,7 +17,9 @@ namespace tandem::runtime {
 class Guards {
  public:
   /// Before a compile: everything but what the trace finds. A failed compile is remembered by it.
-  Guards(const ThreadState& thread, const detail::Flat& arguments, const Options& options);
+  /// `names` say what to call the arguments, one per tensor.
+  Guards(const ThreadState& thread, const detail::Flat& arguments, std::vector<std::string> names,
+         const Options& options);
   /// After the trace.
   void add_lifted(std::vector<at::Tensor> lifted, const ir::Signature& signature);
 
@@ -33,6 +35,7 @@ class Guards {
   ThreadState thread_;
   std::vector<detail::Constant> constants_;
   std::vector<TensorGuard> arguments_;
+  std::vector<std::string> names_;
   std::vector<int64_t> first_same_;  // per argument: the first argument that is the same tensor object
   ModuleGuard modules_;
   std::vector<const at::Tensor*> handles_;

@@ -29,8 +29,8 @@ std::string value_name(const ir::Descriptor& role) {
 
 }  // namespace
 
-Trace::Trace(const detail::Flat& arguments, const KnownTensors& known)
-    : known_(known), ambient_((register_hooks(), recording_)) {
+Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std::string> names)
+    : known_(std::move(known)), names_(std::move(names)), ambient_((register_hooks(), recording_)) {
   stand_in_arguments_.constants = arguments.constants;
   for (size_t i = 0; i < arguments.tensors.size(); ++i) {
     const at::Tensor& real = arguments.tensors[i];
@@ -104,7 +104,7 @@ void Trace::run(const detail::FlatFunction& function) {
 std::string Trace::name_of(const StandIn& stand_in) const {
   const ir::Descriptor& role = recording_.graph().input_role(stand_in.input);
   switch (role.role) {
-    case ir::Role::UserInput: return "argument " + std::to_string(role.index);
+    case ir::Role::UserInput: return names_[static_cast<size_t>(role.index)];
     case ir::Role::Param: return "parameter \"" + role.name + "\"";
     case ir::Role::Buffer: return "buffer \"" + role.name + "\"";
     default: return "closed-over tensor " + std::to_string(role.index) + " (" + tensor_text(stand_in.real) + ")";

@@ -23,7 +23,8 @@ using KnownTensors = std::unordered_map<const c10::TensorImpl*, ir::Descriptor>;
 /// functional wrappers and differentiate into the same recording. The real arguments are never touched.
 class Trace {
  public:
-  Trace(const detail::Flat& arguments, const KnownTensors& known);
+  /// `names` say what to call the arguments in errors, one per tensor.
+  Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std::string> names);
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
@@ -47,7 +48,8 @@ class Trace {
   void add(const at::Tensor& real, ir::Descriptor role, std::string name);
 
   Recording recording_;
-  const KnownTensors& known_;
+  const KnownTensors known_;
+  std::vector<std::string> names_;
   std::deque<StandIn> stand_ins_;
   std::unordered_map<const c10::TensorImpl*, size_t> position_;
   size_t argument_count_ = 0;

@@ -82,6 +82,13 @@ TEST(Guards, StructureOfTheArguments) {
   EXPECT_EQ(f.stats().entries, 2);
 }
 
+TEST(Guards, NestedArgumentsAreCalledByTheirPath) {
+  auto f = compile([](int64_t n, const std::vector<T>& xs) { return xs[0] * n + xs[1]; });
+  f(2, {torch::ones({2}), torch::ones({2})});
+  f(2, {torch::ones({2}), torch::ones({1})});
+  EXPECT_EQ(last_miss(f), "entry 0: argument 1[1]: size is [1], compiled for [2]");
+}
+
 TEST(Guards, TrainingFlagOfANamedModule) {
   Mlp net(4, 8, 2, 0.5);
   auto f = compile(net);

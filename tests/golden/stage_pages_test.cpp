@@ -15,13 +15,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <map>
+#include <memory>
 #include <set>
+#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -83,7 +84,8 @@ std::string join(const std::vector<std::string>& lines) {
   return text;
 }
 
-/// Everything between `// [name]` and `// [end]` in this file, without the indentation of the marks.
+/// Everything between `// [name]` and `// [end]` in this file, without the indentation of the
+/// marks.
 void add_sources(Examples& examples) {
   std::string name;
   size_t indent = 0;
@@ -122,7 +124,8 @@ std::string print_dumps(const fs::path& folder) {
 
 std::string print_saved(const std::vector<Saved>& saved) {
   std::ostringstream out;
-  for (const Saved& one : saved) out << "%" << one.name << ", " << one.bytes << " bytes: " << one.why << "\n";
+  for (const Saved& one : saved)
+    out << "%" << one.name << ", " << one.bytes << " bytes: " << one.why << "\n";
   return out.str();
 }
 
@@ -130,11 +133,13 @@ std::string print_saved(const std::vector<Saved>& saved) {
 template <class F>
 std::string print_recording(const torch::nn::Linear& fc, F& step, const at::Tensor& x,
                             const at::Tensor& y) {
-  const tracing::KnownTensors known{
-      {fc->weight.unsafeGetTensorImpl(), ir::Descriptor::param("weight")},
-      {fc->bias.unsafeGetTensorImpl(), ir::Descriptor::param("bias")}};
-  tracing::Trace trace(detail::flatten(x, y), known);
-  trace.run(detail::Typed<at::Tensor(at::Tensor, at::Tensor)>::flat_function(step));
+  const detail::Flat arguments = detail::flatten(x, y);
+  const auto function = detail::Typed<at::Tensor(at::Tensor, at::Tensor)>::flat_function(step);
+  tracing::Trace trace(arguments,
+                       {{fc->weight.unsafeGetTensorImpl(), ir::Descriptor::param("weight")},
+                        {fc->bias.unsafeGetTensorImpl(), ir::Descriptor::param("bias")}},
+                       function.tensor_names(arguments));
+  trace.run(function);
   return ir::print(trace.recording().graph());
 }
 
@@ -147,7 +152,8 @@ void add_step(Examples& examples) {
 
   auto step = [&](const at::Tensor& x, const at::Tensor& y) {
     seen.add_(1);  // counts the calls: an effect that every call must have
-    return (fc->forward(x).tanh() - y).pow(2).mean();
+    const at::Tensor error = fc->forward(x).tanh() - y;
+    return (error * error).mean();
   };
   // [end]
   const at::Tensor x = torch::randn({3, 4}), y = torch::randn({3, 2});
@@ -212,8 +218,8 @@ void run_programs() {
 
   // [use-backend]
   auto counting = std::make_shared<CountingBackend>();
-  auto counted = tandem::compile([](const at::Tensor& x) { return x.sin().sum(); },
-                                 {.backend = counting});
+  auto counted =
+      tandem::compile([](const at::Tensor& x) { return x.sin().sum(); }, {.backend = counting});
   counted(torch::ones({3}).requires_grad_()).backward();
   // [end]
   EXPECT_EQ(counting->runs(), 2);  // forward and backward
@@ -255,8 +261,10 @@ bool updating() {
   return wish != nullptr && std::string_view(wish) == "1";
 }
 
-/// Compares the marked blocks of a page with the examples; returns the page with the blocks replaced.
-std::string check_page(const fs::path& page, const Examples& examples, std::set<std::string>& shown) {
+/// Compares the marked blocks of a page with the examples; returns the page with the blocks
+/// replaced.
+std::string check_page(const fs::path& page, const Examples& examples,
+                       std::set<std::string>& shown) {
   const std::vector<std::string> lines = lines_of(page);
   std::vector<std::string> updated;
   for (size_t i = 0; i < lines.size(); ++i) {
@@ -267,7 +275,8 @@ std::string check_page(const fs::path& page, const Examples& examples, std::set<
     const auto example = examples.find(name);
     const bool fenced = i + 1 < lines.size() && lines[i + 1].starts_with(kFence);
     if (example == examples.end() || !fenced) {
-      ADD_FAILURE() << (fenced ? "nobody makes an example of this name" : "no fenced block follows");
+      ADD_FAILURE() << (fenced ? "nobody makes an example of this name"
+                               : "no fenced block follows");
       continue;
     }
     updated.push_back(lines[++i]);

@@ -15,7 +15,7 @@ using Tensors = std::vector<T>;
 Joint joint_of(const Tensors& arguments, const std::function<Tensors(const Tensors&)>& fn) {
   detail::Flat flat;
   flat.tensors.assign(arguments.begin(), arguments.end());
-  tracing::Trace trace(flat, {});
+  tracing::Trace trace(flat, {}, std::vector<std::string>(arguments.size(), "argument"));
   trace.run([&](const detail::Flat& in) {
     detail::Flat out;
     const Tensors results = fn(Tensors(in.tensors.begin(), in.tensors.end()));

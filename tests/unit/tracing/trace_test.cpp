@@ -21,7 +21,7 @@ detail::Flat flat(std::initializer_list<T> tensors) {
 
 /// The recorded graph of a function of one argument, with its result as output.
 ir::Graph record_one(const T& x, const std::function<T(const T&)>& fn, const KnownTensors& known = {}) {
-  Trace trace(flat({x}), known);
+  Trace trace(flat({x}), known, std::vector<std::string>(9, "argument"));
   trace.run([&](const detail::Flat& in) { return flat({fn(in.tensors[0])}); });
   ir::Graph graph = trace.recording().graph();
   graph.set_name("g");
@@ -112,7 +112,7 @@ TEST(Trace, MemoryMadeInsideIsNeverAnInput) {
 TEST(Trace, MirrorsRequiresGradAndLeafness) {
   const T leaf = torch::ones({2}).set_requires_grad(true);
   const T inner = leaf * 2;
-  Trace trace(flat({leaf, inner, torch::ones({2})}), {});
+  Trace trace(flat({leaf, inner, torch::ones({2})}), {}, std::vector<std::string>(9, "argument"));
   trace.run([](const detail::Flat& in) {
     EXPECT_TRUE(in.tensors[0].requires_grad() && in.tensors[0].is_leaf());
     EXPECT_TRUE(in.tensors[1].requires_grad() && !in.tensors[1].is_leaf());
@@ -123,7 +123,7 @@ TEST(Trace, MirrorsRequiresGradAndLeafness) {
 
 TEST(Trace, TheFunctionSeesOneTensorForTheSameArgumentTwice) {
   const T x = torch::ones({2});
-  Trace trace(flat({x, x}), {});
+  Trace trace(flat({x, x}), {}, std::vector<std::string>(9, "argument"));
   trace.run([](const detail::Flat& in) {
     EXPECT_TRUE(in.tensors[0].is_same(in.tensors[1]));
     return detail::Flat{};
@@ -143,7 +143,7 @@ TEST(Trace, TouchesNeitherTheRandomStreamNorTheArguments) {
 TEST(Trace, LeavesTheThreadAsItWas) {
   const auto keys = c10::impl::tls_local_dispatch_key_set();
   {
-    Trace trace(flat({torch::ones({2})}), {});
+    Trace trace(flat({torch::ones({2})}), {}, std::vector<std::string>(9, "argument"));
     EXPECT_TRUE(is_tracing());
     EXPECT_ANY_THROW(trace.run([](const detail::Flat&) -> detail::Flat { throw std::runtime_error("mine"); }));
   }
@@ -154,7 +154,7 @@ TEST(Trace, LeavesTheThreadAsItWas) {
 }
 
 TEST(Trace, MetadataOfRepeatedCallsComesFromTheMemo) {
-  Trace trace(flat({torch::ones({8, 8})}), {});
+  Trace trace(flat({torch::ones({8, 8})}), {}, std::vector<std::string>(9, "argument"));
   trace.run([](const detail::Flat& in) {
     T x = in.tensors[0];
     for (int i = 0; i < 10; ++i) x = x.mm(in.tensors[0]);
