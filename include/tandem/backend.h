@@ -20,7 +20,7 @@ enum class GraphRole { forward, backward, inference };
 /// What a backend may assume about the graph that it compiles.
 struct CompileContext {
   GraphRole role = GraphRole::inference;
-  std::vector<bool> static_inputs{};      // address and metadata stay the same between calls
+  std::vector<bool> static_inputs{};      // the same tensor in every call; its data may move
   std::vector<bool> releasable_inputs{};  // `run` may reset these handles at their last use
   std::vector<ir::Symbol> symbols{};
   Rounding rounding = Rounding::eager;

@@ -1,10 +1,9 @@
 #include <atomic>
-#include <condition_variable>
+#include <filesystem>
+#include <map>
 #include <mutex>
-#include <set>
 #include <shared_mutex>
 #include <sstream>
-#include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -26,6 +25,14 @@ struct Failure {
   runtime::Guards guards;
   std::exception_ptr error;
 };
+
+/// Tells the compiled functions that write to one dump folder apart in the names of their files.
+int64_t next_in_folder(const std::filesystem::path& dump_dir) {
+  static std::mutex mutex;
+  static std::map<std::filesystem::path, int64_t> next;
+  std::lock_guard lock(mutex);
+  return dump_dir.empty() ? 0 : next[dump_dir]++;
+}
 
 class Function final : public detail::CompiledFunction {
  public:
@@ -64,6 +71,7 @@ class Function final : public detail::CompiledFunction {
     out << "these arguments would compile a new entry: " << miss_reason(thread, arguments) << "\n";
     int64_t zeros = 0;
     StageLog log("explain", {});
+    count_trace();
     try {
       out << describe_entry(*compile_entry(function_, arguments, options_, log, zeros));
     } catch (const Error& error) {
@@ -143,7 +151,7 @@ class Function final : public detail::CompiledFunction {
     if (static_cast<int64_t>(entries_.size()) >= options_.max_entries) return overflow(thread, arguments);
 
     const std::string reason = miss_reason(thread, arguments);
-    StageLog log("entry" + std::to_string(stats_.compiles), options_.dump_dir);
+    StageLog log(base::str("function", dump_number_, ".entry", stats_.compiles), options_.dump_dir);
     int64_t zeros = 0;
     count_trace();
     try {
@@ -196,8 +204,9 @@ class Function final : public detail::CompiledFunction {
     return nullptr;
   }
 
-  const detail::FlatFunction function_;
+    const detail::FlatFunction function_;
   const Options options_;
+  const int64_t dump_number_ = next_in_folder(options_.dump_dir);
   std::mutex compile_mutex_;           // taken before mutex_, never the other way round
   mutable std::shared_mutex mutex_;    // guards what follows
   std::vector<EntryPtr> entries_;

@@ -38,7 +38,7 @@ Captured capture(const detail::FlatFunction& function, const detail::Flat& argum
   ir::Signature signature = log.time("signature", [&] { return signature::read_signature(trace); });
   Captured captured;
   captured.joint =
-      log.time("joint", [&] { return joint::build_joint(trace, std::move(signature), "joint"); });
+      log.time("joint", [&] { return joint::build_joint(trace, std::move(signature), "function.joint"); });
   captured.result_constants.assign(trace.results().constants.begin(), trace.results().constants.end());
   captured.zero_fallbacks = trace.recording().metadata().counts().zeros;
   ir::verify(captured.joint.graph, "joint");

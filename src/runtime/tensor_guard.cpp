@@ -1,5 +1,7 @@
 #include "runtime/tensor_guard.h"
 
+#include <torch/csrc/autograd/variable.h>
+
 #include "base/error.h"
 #include "tandem/ir/type.h"
 
@@ -12,6 +14,12 @@ std::string list(at::IntArrayRef values) {
   return text + "]";
 }
 
+/// Entries know nothing of forward-mode derivatives: a tensor that carries one fits none of them.
+bool is_dual(const at::Tensor& tensor) {
+  const auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
+  return meta && meta->fw_grad_;
+}
+
 }  // namespace
 
 TensorGuard::TensorGuard(const at::Tensor& tensor) : defined_(tensor.defined()) {
@@ -22,6 +30,7 @@ TensorGuard::TensorGuard(const at::Tensor& tensor) : defined_(tensor.defined()) 
   sizes_ = tensor.sizes().vec();
   strides_ = tensor.strides().vec();
   requires_grad_ = tensor.requires_grad();
+  leaf_ = tensor.is_leaf();
   wrapped_number_ = tensor.unsafeGetTensorImpl()->is_wrapped_number();
 }
 
@@ -32,7 +41,7 @@ bool TensorGuard::matches(const at::Tensor& tensor) const {
   return impl.key_set().raw_repr() == keys_ && tensor.scalar_type() == dtype_ &&
          impl.device() == device_ && impl.sizes() == at::IntArrayRef(sizes_) &&
          impl.strides() == at::IntArrayRef(strides_) && tensor.requires_grad() == requires_grad_ &&
-         impl.is_wrapped_number() == wrapped_number_;
+         (!requires_grad_ || tensor.is_leaf() == leaf_) && impl.is_wrapped_number() == wrapped_number_ && !is_dual(tensor);
 }
 
 std::string TensorGuard::difference(const at::Tensor& tensor) const {
@@ -55,9 +64,13 @@ std::string TensorGuard::difference(const at::Tensor& tensor) const {
     return differs("requires_grad", tensor.requires_grad() ? "true" : "false",
                    requires_grad_ ? "true" : "false");
   }
+  if (requires_grad_ && tensor.is_leaf() != leaf_) {
+    return base::str("is ", leaf_ ? "no leaf, compiled for a leaf" : "a leaf, compiled for a non-leaf");
+  }
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number() != wrapped_number_) {
     return base::str("is ", wrapped_number_ ? "a tensor, compiled for a number" : "a number, compiled for a tensor");
   }
+  if (is_dual(tensor)) return "carries a forward-mode derivative";
   return base::str("kind of tensor (dispatch keys) is ", c10::toString(tensor.key_set()), ", compiled for ",
                    c10::toString(c10::DispatchKeySet(c10::DispatchKeySet::RAW, keys_)));
 }
@@ -69,7 +82,7 @@ std::string TensorGuard::to_string() const {
   type.device = device_;
   type.sizes.assign(sizes_.begin(), sizes_.end());
   type.strides.assign(strides_.begin(), strides_.end());
-  return ir::to_string(type) + (requires_grad_ ? ", requires grad" : "");
+  return ir::to_string(type) + (!requires_grad_ ? "" : leaf_ ? ", leaf that requires grad" : ", requires grad");
 }
 
 }  // namespace tandem::runtime

@@ -26,6 +26,7 @@ class TensorGuard {
   at::Device device_ = at::kCPU;
   std::vector<int64_t> sizes_, strides_;
   bool requires_grad_ = false;
+  bool leaf_ = true;  // in-place writes to leaves raise
   bool wrapped_number_ = false;
 };
 

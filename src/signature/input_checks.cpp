@@ -57,6 +57,20 @@ void check_gradients(const tracing::Trace& trace) {
   }
 }
 
+/// A lifted tensor that nobody else holds was made while the function ran, by means that no hook sees, or the
+/// function let go of it: the next call would mean another tensor, and this one would be stale.
+void check_held(const tracing::Trace& trace) {
+  for (size_t i = trace.argument_count(); i < trace.stand_ins().size(); ++i) {
+    const StandIn& stand_in = trace.stand_ins()[i];
+    if (stand_in.real.use_count() > 1 || stand_in.real.storage().use_count() > 1) continue;
+    TANDEM_UNSUPPORTED("trace", trace.name_of(stand_in), " exists only while the function runs",
+                       "\n  cause:  it wraps memory of the program (torch::from_blob), or the function "
+                       "replaced a tensor that it closes over",
+                       "\n  remedy: make it outside and pass it as an argument; return new state instead "
+                       "of assigning it");
+  }
+}
+
 /// A write through one input must be seen through another that shares its memory; stand-ins do not share.
 void check_overlap(const tracing::Trace& trace, const ir::Signature& signature,
                    const std::vector<size_t>& order) {
@@ -77,6 +91,7 @@ void check_overlap(const tracing::Trace& trace, const ir::Signature& signature,
 
 void check_inputs(const tracing::Trace& trace, const ir::Signature& signature,
                   const std::vector<size_t>& order) {
+  check_held(trace);
   check_gradients(trace);
   for (size_t i = 0; i < order.size(); ++i) {
     check_effects(trace.name_of(trace.stand_ins()[order[i]]), signature.inputs[i]);

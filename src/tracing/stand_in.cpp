@@ -33,6 +33,12 @@ at::Tensor functional(Recording& recording, const at::Tensor& like, ir::Descript
 }
 
 void require_plain(const at::Tensor& tensor) {
+  const auto* meta = autograd::impl::get_autograd_meta(tensor);
+  if (meta && meta->fw_grad_) {
+    TANDEM_UNSUPPORTED("trace", "a tensor with a forward-mode derivative (a dual tensor) enters the compiled "
+                       "function",
+                       "\n  remedy: unpack it outside, or call the function itself in forward-mode code");
+  }
   if (tensor.layout() == c10::kStrided && !tensor.is_quantized() && !tensor.is_nested()) return;
   TANDEM_UNSUPPORTED("trace", "a tensor with layout ", tensor.layout(),
                      (tensor.is_quantized() ? " (quantized)" : tensor.is_nested() ? " (nested)" : ""),

@@ -21,6 +21,11 @@ bool is_data_access(const std::string& text) {
   return false;
 }
 
+/// And when an op of the user writes an argument in a way that functionalization cannot follow.
+bool is_unfollowed_write(const std::string& text) {
+  return text.find("only support functionalizing operators") != std::string::npos;
+}
+
 std::string value_name(const ir::Descriptor& role) {
   std::string name = role.name;
   std::replace(name.begin(), name.end(), '.', '_');
@@ -82,11 +87,17 @@ void Trace::run(const detail::FlatFunction& function) {
     results_ = function(stand_in_arguments_);
   } catch (const c10::Error& error) {
     before.restore();
-    if (!is_data_access(error.what_without_backtrace())) throw;
+    const std::string text = error.what_without_backtrace();
+    if (is_unfollowed_write(text)) {
+      TANDEM_UNSUPPORTED("trace", "an op writes or returns one of its arguments and has no functional form",
+                         "\n  libtorch: ", text,
+                         "\n  remedy:   register an op that returns a new tensor, or call it outside the "
+                         "compiled function");
+    }
+    if (!is_data_access(text)) throw;
     TANDEM_UNSUPPORTED("trace", "the function reads the data of a tensor (data_ptr, accessor, printing), "
                        "which a trace does not have",
-                       "\n  libtorch: ", error.what_without_backtrace(),
-                       "\n  remedy:   read it outside the compiled function, or compute with tensor ops");
+                       "\n  libtorch: ", text, "\n  remedy:   read it outside the compiled function, or compute with tensor ops");
   } catch (...) {
     before.restore();
     throw;

@@ -189,6 +189,42 @@ TEST(TraceErrors, SparseArgument) {
             "traced\n  remedy: convert it with to_dense() or dequantize() outside the function");
 }
 
+TEST(TraceErrors, TensorThatExistsOnlyWhileTheFunctionRuns) {
+  const std::string text =
+      "trace: closed-over tensor 0 (f32[2]) exists only while the function runs\n"
+      "  cause:  it wraps memory of the program (torch::from_blob), or the function replaced a tensor that it closes "
+      "over\n"
+      "  remedy: make it outside and pass it as an argument; return new state instead of assigning it";
+  EXPECT_EQ(unsupported(
+                [](const T& x) {
+                  float memory[2] = {1, 2};
+                  return x * torch::from_blob(memory, {2});
+                },
+                torch::ones({2})),
+            text);
+  EXPECT_EQ(unsupported([state = torch::ones({2})](const T& x) mutable { return state = state * 0.5 + x; },
+                        torch::ones({2})),
+            text);
+  // Memory that somebody keeps is an ordinary closed-over tensor.
+  static float kept[2] = {1, 2};
+  const T outside = torch::from_blob(kept, {2});
+  EXPECT_EQ(compile([outside](const T& x) { return x * outside; })(torch::ones({2})).sum().item<float>(), 3);
+}
+
+TEST(TraceErrors, OpThatReturnsItsArgument) {
+  static auto* library = [] {
+    auto* made = new torch::Library(torch::Library::DEF, "errortest", std::nullopt, __FILE__, __LINE__);
+    made->def("bump_(Tensor(a!) x) -> Tensor(a!)");
+    made->impl("bump_", c10::DispatchKey::CPU, [](T x) { return x.add_(1); });
+    return made;
+  }();
+  ASSERT_NE(library, nullptr);
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("errortest::bump_", "").typed<T(T)>();
+  const std::string text = unsupported([&](const T& x) { return op.call(x); }, torch::ones({2}));
+  EXPECT_EQ(text.substr(0, text.find('\n')),
+            "trace: an op writes or returns one of its arguments and has no functional form");
+}
+
 TEST(TraceErrors, GradModeLeftChanged) {
   const bool before = torch::GradMode::is_enabled();
   EXPECT_EQ(unsupported(

@@ -163,7 +163,7 @@ void add_step(Examples& examples) {
 
   examples["trace"] = print_recording(fc, step, x, y);
   examples["signature"] = ir::to_string(entry.signature());
-  examples["recorded"] = join(lines_of(dumps.path / "entry0.00-joint.tdm"));
+  examples["recorded"] = join(lines_of(dumps.path / "function0.entry0.00-joint.tdm"));
   examples["joint"] = ir::print(entry.joint());
   examples["forward"] = ir::print(entry.forward());
   examples["backward"] = ir::print(entry.backward());
