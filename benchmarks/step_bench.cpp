@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <stdexcept>
 
 #include "models.h"
 #include "rounds.h"
@@ -31,6 +32,9 @@ void measure(const Workload& work, Report& report) {
   };
   const Rounds rounds =
       interleave(repeat([&] { step(work, work.loss); }), repeat([&] { step(work, compiled); }));
+  if (const tandem::Stats stats = compiled.stats(); stats.compiles != 1 || stats.eager_calls != 0) {
+    throw std::runtime_error(work.name + ": not every step ran the compiled function\n" + compiled.report());
+  }
   const Ratio speed = rounds.ratio();
   const double eager_ms = 1e3 * rounds.median_a() / steps, tandem_ms = 1e3 * rounds.median_b() / steps;
   fmt::print("{:<10} {:>9.2f} ms {:>9.2f} ms {:>7.3f}  {:.3f} to {:.3f} {:>10.1f} ms\n", work.name, eager_ms, tandem_ms,

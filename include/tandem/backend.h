@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tandem/export.h"
@@ -41,13 +42,13 @@ class TANDEM_API Executable {
 class TANDEM_API Backend {
  public:
   virtual ~Backend() = default;
-  virtual std::string name() const = 0;
+  virtual std::string_view name() const = 0;
   /// Called in the compiling call, never in backward for the first set of tangents.
   virtual std::unique_ptr<Executable> compile(const ir::Graph& graph,
                                               const CompileContext& context) = 0;
 };
 
 /// A backend by name; a UserError lists the known ones.
-TANDEM_API std::shared_ptr<Backend> backend(const std::string& name);
+TANDEM_API std::shared_ptr<Backend> backend(std::string_view name);
 
 }  // namespace tandem

@@ -7,7 +7,7 @@
 
 namespace tandem {
 
-std::shared_ptr<Backend> backend(const std::string& name) {
+std::shared_ptr<Backend> backend(std::string_view name) {
   if (name == "eager") return backends::eager::make_backend();
   if (name == "llvm") {
     TANDEM_UNSUPPORTED("lower", "backend \"llvm\" is not built yet",

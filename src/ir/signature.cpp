@@ -23,6 +23,7 @@ Row input_row(size_t index, const InputFacts& facts) {
   std::string remarks;
   if (facts.requires_grad)
     remark(remarks, facts.is_leaf ? "requires grad" : "requires grad, not a leaf");
+  if (facts.closed_over) remark(remarks, "also closed over");
   if (facts.duplicate_of >= 0)
     remark(remarks, base::str("same tensor as input ", facts.duplicate_of));
   if (facts.data_written) remark(remarks, "data written");

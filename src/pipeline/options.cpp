@@ -11,7 +11,7 @@ namespace tandem {
 std::string BackendRef::name() const {
   if (const auto* name = std::get_if<std::string>(&ref_)) return *name;
   const auto& object = std::get<std::shared_ptr<Backend>>(ref_);
-  return object == nullptr ? "(null)" : object->name();
+  return object == nullptr ? "(null)" : std::string(object->name());
 }
 
 std::shared_ptr<Backend> BackendRef::resolve() const {

@@ -77,6 +77,7 @@ std::shared_ptr<const runtime::EntryState> compile_entry(const detail::FlatFunct
   zero_fallbacks += captured.zero_fallbacks;
   run_passes(captured.joint.graph, log);
   Split split = cut(captured.joint, options, log);
+  guards.add_trace(captured.joint.lifted, split.signature, arguments);
   return log.time("lower", [&] {
     return std::make_shared<const runtime::EntryState>(std::move(captured.joint), std::move(split),
                                                        options.backend.resolve(), std::move(guards),

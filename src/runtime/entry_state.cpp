@@ -39,7 +39,6 @@ EntryState::EntryState(Joint joint, Split split, std::shared_ptr<Backend> backen
       guards_(std::move(guards)),
       result_constants_(std::move(result_constants)),
       backend_name_(backend->name()) {
-  guards_.add_lifted(lifted_, split_.signature);
   forward_ = backend->compile(split_.forward, forward_context(split_));
   if (split_.signature.training) {
     backward_ = std::make_unique<BackwardKernels>(split_.backward, backward_context(split_),

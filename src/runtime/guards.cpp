@@ -64,7 +64,8 @@ Guards::Guards(const ThreadState& thread, const detail::Flat& arguments,
   if (guard_on_) guard_value_ = guard_on_();
 }
 
-void Guards::add_lifted(std::vector<at::Tensor> lifted, const ir::Signature& signature) {
+void Guards::add_trace(std::vector<at::Tensor> lifted, const ir::Signature& signature,
+                       const detail::Flat& arguments) {
   lifted_ = std::move(lifted);
   std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> by_storage;
   for (size_t i = 0; i < lifted_.size(); ++i) {
@@ -74,6 +75,12 @@ void Guards::add_lifted(std::vector<at::Tensor> lifted, const ir::Signature& sig
   }
   for (auto& [storage, group] : by_storage) {
     if (group.size() > 1) shared_storage_.push_back(std::move(group));
+  }
+  for (const ir::InputFacts& facts : signature.inputs) {
+    if (!facts.closed_over) continue;
+    const auto argument = static_cast<size_t>(facts.role.index);
+    closed_over_.push_back(
+        {argument, c10::weak_intrusive_ptr<c10::TensorImpl>(arguments.tensors[argument].getIntrusivePtr())});
   }
   for (size_t i = 0; i < signature.inputs.size(); ++i) {
     if (!signature.inputs[i].data_written) continue;
@@ -138,6 +145,11 @@ std::optional<std::string> Guards::lifted_mismatch() const {
 
 std::optional<std::string> Guards::alias_mismatch(const detail::Flat& arguments) const {
   const auto& tensors = arguments.tensors;
+  for (const ClosedOver& closed : closed_over_) {
+    if (closed.tensor._unsafe_get_target() != tensors[closed.argument].unsafeGetTensorImpl()) {
+      return base::str(names_[closed.argument], " is not the tensor that the function closes over");
+    }
+  }
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (!tensors[i].defined()) continue;
     if (const int64_t first = first_same(arguments, i); first != first_same_[i]) {
@@ -192,6 +204,9 @@ std::vector<std::string> Guards::texts() const {
   if (guard_on_) texts.push_back(base::str("guard_on returns ", text_of(*guard_value_)));
   for (size_t i = 0; i < lifted_.size(); ++i) {
     texts.push_back(base::str(lifted_names_[i], ": ", lifted_guards_[i].to_string()));
+  }
+  for (const ClosedOver& closed : closed_over_) {
+    texts.push_back(names_[closed.argument] + " is the tensor that the function closes over");
   }
   if (!written_arguments_.empty() || !written_lifted_.empty()) {
     texts.push_back("no written input shares memory with another input");

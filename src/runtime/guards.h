@@ -20,8 +20,9 @@ class Guards {
   /// `names` say what to call the arguments, one per tensor.
   Guards(const ThreadState& thread, const detail::Flat& arguments, std::vector<std::string> names,
          const Options& options);
-  /// After the trace.
-  void add_lifted(std::vector<at::Tensor> lifted, const ir::Signature& signature);
+  /// After the trace: what it found, and the arguments that it ran on.
+  void add_trace(std::vector<at::Tensor> lifted, const ir::Signature& signature,
+                 const detail::Flat& arguments);
 
   /// Nothing if the entry may serve; else which guard failed, with both values.
   std::optional<std::string> mismatch(const ThreadState& thread, const detail::Flat& arguments) const;
@@ -48,6 +49,13 @@ class Guards {
   std::vector<TensorGuard> lifted_guards_;
   std::vector<std::vector<size_t>> shared_storage_;  // groups of lifted tensors on one storage
   std::vector<size_t> written_lifted_, written_arguments_;
+  /// An argument that the function also closes over. Weak: arguments are not kept, and an address that is
+  /// watched is not used again.
+  struct ClosedOver {
+    size_t argument;
+    c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
+  };
+  std::vector<ClosedOver> closed_over_;
 };
 
 }  // namespace tandem::runtime

@@ -22,10 +22,14 @@ std::vector<const c10::TensorImpl*> identities(const Tensors& tensors) {
   return result;
 }
 
+std::string label(const std::string& path) {
+  return path.empty() ? "the module" : "module \"" + path + "\"";
+}
+
 std::optional<std::string> replaced(const char* kind, const std::string& path, const Tensors& now,
                                     const std::vector<const c10::TensorImpl*>& then) {
   if (now.size() != then.size()) {
-    return base::str("module \"", path, "\" has ", now.size(), " ", kind, "s, compiled with ", then.size());
+    return base::str(label(path), " has ", now.size(), " ", kind, "s, compiled with ", then.size());
   }
   size_t i = 0;
   for (const auto& item : now) {
@@ -40,8 +44,10 @@ std::optional<std::string> replaced(const char* kind, const std::string& path, c
 }  // namespace
 
 ModuleGuard::ModuleGuard(const std::vector<std::shared_ptr<torch::nn::Module>>& modules) {
-  for (const auto& root : modules) {
-    for (const auto& item : root->named_modules()) {
+  for (size_t i = 0; i < modules.size(); ++i) {
+    // Several modules may use one path; their position keeps the names apart.
+    const std::string root = modules.size() > 1 ? std::to_string(i) : "";
+    for (const auto& item : modules[i]->named_modules(root)) {
       const auto& module = item.value();
       modules_.push_back({module, item.key(), module->is_training(),
                           identities(Registry::parameters(*module)),
@@ -53,7 +59,7 @@ ModuleGuard::ModuleGuard(const std::vector<std::shared_ptr<torch::nn::Module>>& 
 std::optional<std::string> ModuleGuard::difference() const {
   for (const One& one : modules_) {
     if (one.module->is_training() != one.training) {
-      return base::str("module \"", one.path, "\" is in ", one.training ? "eval" : "training",
+      return base::str(label(one.path), " is in ", one.training ? "eval" : "training",
                        " mode, compiled in ", one.training ? "training" : "eval", " mode");
     }
     if (auto text = replaced("parameter", one.path, Registry::parameters(*one.module), one.parameters)) {
@@ -70,7 +76,7 @@ std::optional<std::string> ModuleGuard::difference() const {
 std::vector<std::string> ModuleGuard::texts() const {
   std::vector<std::string> texts;
   for (const One& one : modules_) {
-    texts.push_back(base::str("module \"", one.path, "\": ", one.training ? "training" : "eval", " mode, ",
+    texts.push_back(base::str(label(one.path), ": ", one.training ? "training" : "eval", " mode, ",
                               one.parameters.size(), " parameters and ", one.buffers.size(),
                               " buffers are the same tensors"));
   }

@@ -37,6 +37,7 @@ ir::InputFacts input_facts(const tracing::Trace& trace, const StandIn& stand_in)
   facts.type = graph.value(stand_in.input).tensor_type();
   facts.requires_grad = stand_in.requires_grad;
   facts.is_leaf = stand_in.is_leaf;
+  facts.closed_over = stand_in.closed_over && facts.role.role == ir::Role::UserInput;
   facts.version_delta = tracing::version_of(tensor) - stand_in.version;  // before any sync
   facts.data_written = wrapper->has_data_mutation();
   facts.written_in_grad_mode =

@@ -18,6 +18,7 @@ struct StandIn {
   at::Tensor tensor;  // functional wrapper around a traced tensor
   ir::ValueId input = ir::kNoValue;
   int64_t duplicate_of = -1;  // position of the stand-in of the same real tensor
+  bool closed_over = false;   // the function reached the real tensor by itself
 
   // as the function finds it
   torch::autograd::Edge edge{};  // where its gradient goes; invalid if it needs none

@@ -66,6 +66,7 @@ void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
 
 at::Tensor Trace::stand_in_of(const at::Tensor& real) {
   if (auto it = position_.find(real.unsafeGetTensorImpl()); it != position_.end()) {
+    stand_ins_[it->second].closed_over = true;
     return stand_ins_[it->second].tensor;
   }
   if (std::optional<at::Tensor> made_here = recording_.host_tensors().stand_in(real)) {

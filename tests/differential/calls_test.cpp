@@ -224,6 +224,37 @@ TEST(Calls, ClosureOverDataAndDetachOfAParameter) {
       {.closes_over = {&closed_weight}});
 }
 
+TEST(Calls, ClosuresThatShareStorage) {
+  expect_like_eager(
+      [] {
+        closed_weight = leaf({4, 4});
+        closed_buffer = closed_weight.detach()[1];
+        return Case{{leaf({4})}, {closed_weight}};
+      },
+      [](const Tensors& a) { return Tensors{(closed_weight * a[0]).sum(0) + closed_buffer}; },
+      {.closes_over = {&closed_weight, &closed_buffer}});
+}
+
+// A generator of the user's own is drawn from in every call, and the default one is not.
+TEST(Calls, OwnGenerator) {
+  auto generator = at::detail::createCPUGenerator(5);
+  auto f = tandem::compile([generator](const at::Tensor& x) { return x + at::rand({4}, generator); });
+  const at::Tensor x = torch::zeros({4});
+  const at::Tensor first = f(x), second = f(x);
+  auto same = at::detail::createCPUGenerator(5);
+  EXPECT_TRUE(same_bits(first, at::rand({4}, same)));
+  EXPECT_TRUE(same_bits(second, at::rand({4}, same)));
+}
+
+TEST(Calls, GeneratorAsArgument) {
+  auto f = tandem::compile([](const at::Tensor& x, at::Generator g) { return x + at::rand({4}, g); });
+  const at::Tensor x = torch::zeros({4});
+  auto a = at::detail::createCPUGenerator(1), b = at::detail::createCPUGenerator(2);
+  EXPECT_TRUE(same_bits(f(x, a), at::rand({4}, at::detail::createCPUGenerator(1))));
+  EXPECT_TRUE(same_bits(f(x, b), at::rand({4}, at::detail::createCPUGenerator(2))));
+  EXPECT_EQ(f.stats().entries, 2);
+}
+
 struct Twice : torch::autograd::Function<Twice> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, at::Tensor x) {
     context->save_for_backward({x});

@@ -96,7 +96,7 @@ TEST(Guards, TrainingFlagOfANamedModule) {
   f(x);
   net->eval();
   T first = f(x);
-  EXPECT_EQ(last_miss(f), "entry 0: module \"\" is in eval mode, compiled in training mode");
+  EXPECT_EQ(last_miss(f), "entry 0: the module is in eval mode, compiled in training mode");
   EXPECT_TRUE(first.equal(net->forward(x)));
   net->train();
   f(x);
@@ -110,7 +110,7 @@ TEST(Guards, ReplacedParameterOfANamedModule) {
   f(x);
   net->weight = net->register_parameter("weight2", torch::zeros({2, 2}));
   EXPECT_TRUE(f(x).equal(net(x)));
-  EXPECT_EQ(last_miss(f), "entry 0: module \"\" has 3 parameters, compiled with 2");
+  EXPECT_EQ(last_miss(f), "entry 0: the module has 3 parameters, compiled with 2");
 }
 
 TEST(Guards, ParameterWhoseDataMovesIsTheSameInput) {
@@ -144,6 +144,18 @@ TEST(Guards, SameTensorTwice) {
   f(a, a);
   EXPECT_EQ(last_miss(f), "entry 0: argument 1 is the same tensor as argument 0");
   f(b, a);
+  EXPECT_EQ(f.stats().entries, 2);
+}
+
+// An entry in which argument and closure are one tensor must not serve a call in which they are two.
+TEST(Guards, ArgumentThatIsAlsoClosedOver) {
+  T w = torch::full({2}, 3.0), other = torch::full({2}, 5.0);
+  auto f = compile([w](const T& x) { return x * w; });
+  EXPECT_EQ(f(w).sum().item<float>(), 18);
+  EXPECT_EQ(f(other).sum().item<float>(), 30);
+  EXPECT_EQ(last_miss(f), "entry 0: argument 0 is not the tensor that the function closes over");
+  EXPECT_EQ(f(w).sum().item<float>(), 18);
+  EXPECT_EQ(f(other).sum().item<float>(), 30);
   EXPECT_EQ(f.stats().entries, 2);
 }
 

@@ -32,7 +32,7 @@
 // [backend]
 class CountingBackend : public tandem::Backend {
  public:
-  std::string name() const override { return "counting"; }
+  std::string_view name() const override { return "counting"; }
 
   std::unique_ptr<tandem::Executable> compile(const tandem::ir::Graph& graph,
                                               const tandem::CompileContext& context) override {

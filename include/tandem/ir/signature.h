@@ -17,6 +17,7 @@ struct InputFacts {
   bool requires_grad = false;
   bool is_leaf = true;
   int64_t duplicate_of = -1;  // an earlier input that is the same tensor object
+  bool closed_over = false;   // an argument that the function also reaches by itself
   bool data_written = false;  // through views too; the graph returns the new data
   bool history_changed =
       false;  // autograd saw the write: the input leaves the call with another grad_fn

@@ -149,7 +149,7 @@ class EagerExecutable final : public Executable {
 
 class EagerBackend final : public Backend {
  public:
-  std::string name() const override { return "eager"; }
+  std::string_view name() const override { return "eager"; }
 
   std::unique_ptr<Executable> compile(const ir::Graph& graph,
                                       const CompileContext& context) override {

@@ -10,7 +10,7 @@ namespace tandem::pipeline {
 namespace {
 
 struct NullBackend : Backend {
-  std::string name() const override { return "null"; }
+  std::string_view name() const override { return "null"; }
   std::unique_ptr<Executable> compile(const ir::Graph&, const CompileContext&) override {
     return nullptr;
   }
