@@ -1,16 +1,17 @@
-// What a call of a compiled function costs beside its work, as a ratio to one at::add in the same run.
+// What a call of a compiled function costs beside its work, as a ratio to one at::add in the same
+// run.
 //
-// The backend here returns tensors that lie ready, so that only the call is left: guards, autograd node,
-// handling of results. One more case runs a real addition.
+// The backend here returns tensors that lie ready, so that only the call is left: guards, autograd
+// node, handling of results. One more case runs a real addition.
+#include "rounds.h"
+#include "tandem/tandem.h"
+
 #include <fmt/format.h>
 #include <torch/torch.h>
 
 #include <memory>
 #include <span>
 #include <stdexcept>
-
-#include "rounds.h"
-#include "tandem/tandem.h"
 
 namespace {
 
@@ -93,9 +94,10 @@ Rounds time_calls(const std::function<void()>& call, const std::function<void()>
 
 void report_case(const Case& which, const Rounds& rounds, Report& report) {
   const Ratio ratio = rounds.ratio();
-  const double call_ns = 1e9 * rounds.median_a() / kCalls, add_ns = 1e9 * rounds.median_b() / kCalls;
-  fmt::print("{:<34} {:>9.0f} ns {:>9.0f} ns {:>8.2f}  {:.2f} to {:.2f}\n", which.name, call_ns, add_ns, ratio.value,
-             ratio.low, ratio.high);
+  const double call_ns = 1e9 * rounds.median_a() / kCalls,
+               add_ns = 1e9 * rounds.median_b() / kCalls;
+  fmt::print("{:<34} {:>9.0f} ns {:>9.0f} ns {:>8.2f}  {:.2f} to {:.2f}\n", which.name, call_ns,
+             add_ns, ratio.value, ratio.low, ratio.high);
   report.add(which.name, {{"call_ns", call_ns},
                           {"add_ns", add_ns},
                           {"ratio", ratio.value},
@@ -108,8 +110,8 @@ void require_compiled(const tandem::Stats& stats, const std::string& name) {
   throw std::runtime_error(name + ": not every call ran the compiled function");
 }
 
-/// `x * y + x` and `x` times every parameter, on the backend that does nothing: all parameters get gradients, one
-/// argument is saved. The ratio to at::add.
+/// `x * y + x` and `x` times every parameter, on the backend that does nothing: all parameters get
+/// gradients, one argument is saved. The ratio to at::add.
 double measure_overhead(const Case& which, Report& report) {
   const at::AutoGradMode grad_mode(which.grad);
   std::vector<at::Tensor> parameters;
@@ -140,11 +142,14 @@ double measure_overhead(const Case& which, Report& report) {
 
 void measure_addition(bool grad, Report& report) {
   const at::AutoGradMode grad_mode(grad);
-  const at::Tensor leaf = torch::randn({kElements}, torch::requires_grad()), y = torch::randn({kElements});
+  const at::Tensor leaf = torch::randn({kElements}, torch::requires_grad()),
+                   y = torch::randn({kElements});
   auto fn = tandem::compile([](const at::Tensor& a, const at::Tensor& b) { return a + b; });
   const Rounds rounds = time_calls([&] { fn(leaf, y); }, [&] { at::add(leaf, y); }, [] {});
   require_compiled(fn.stats(), "one addition");
-  report_case({.name = grad ? "one addition, gradients" : "one addition, no gradients", .grad = grad}, rounds, report);
+  report_case(
+      {.name = grad ? "one addition, gradients" : "one addition, no gradients", .grad = grad},
+      rounds, report);
 }
 
 }  // namespace

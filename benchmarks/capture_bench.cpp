@@ -1,14 +1,14 @@
 // Captures the 12-block transformer once for every line on stdin, and answers with a line of JSON.
 // run_capture.py asks it and peers/capture_peer.py in turns.
+#include "models.h"
+#include "rounds.h"
+#include "tandem/tandem.h"
+
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <iostream>
 #include <string>
-
-#include "models.h"
-#include "rounds.h"
-#include "tandem/tandem.h"
 
 int main() {
   torch::manual_seed(0);
@@ -20,12 +20,14 @@ int main() {
   while (std::getline(std::cin, line)) {
     tandem::Joint joint;
     tandem::Split parts;
-    const double capture = bench::seconds_of([&] { joint = tandem::export_joint(loss, std::tuple{x}); });
+    const double capture =
+        bench::seconds_of([&] { joint = tandem::export_joint(loss, std::tuple{x}); });
     const double split = bench::seconds_of([&] { parts = tandem::split(joint); });
-    fmt::print("{{\"capture_ms\": {:.4f}, \"split_ms\": {:.4f}, \"nodes\": {}, \"forward_nodes\": {}, "
-               "\"backward_nodes\": {}}}\n",
-               1e3 * capture, 1e3 * split, joint.graph.node_count(), parts.forward.node_count(),
-               parts.backward.node_count());
+    fmt::print(
+        "{{\"capture_ms\": {:.4f}, \"split_ms\": {:.4f}, \"nodes\": {}, \"forward_nodes\": {}, "
+        "\"backward_nodes\": {}}}\n",
+        1e3 * capture, 1e3 * split, joint.graph.node_count(), parts.forward.node_count(),
+        parts.backward.node_count());
     std::fflush(stdout);
   }
   return 0;

@@ -11,7 +11,8 @@ nn::LayerNorm layer_norm(int64_t width) { return nn::LayerNorm(nn::LayerNormOpti
 /// Token and position embeddings, blocks with causal attention, a head without bias.
 class GptImpl : public nn::Module {
  public:
-  GptImpl(int64_t vocabulary, int64_t length, int64_t width, int64_t heads, int64_t blocks) : heads_(heads) {
+  GptImpl(int64_t vocabulary, int64_t length, int64_t width, int64_t heads, int64_t blocks)
+      : heads_(heads) {
     tokens_ = register_module("tokens", nn::Embedding(vocabulary, width));
     positions_ = register_module("positions", nn::Embedding(length, width));
     for (int64_t i = 0; i < blocks; ++i) {
@@ -32,8 +33,10 @@ class GptImpl : public nn::Module {
     const int64_t batch = x.size(0), length = x.size(1), width = x.size(2);
     for (Parts& block : blocks_) {
       std::vector<at::Tensor> parts = block.qkv(block.norm1(x)).split(width, 2);
-      for (at::Tensor& part : parts) part = part.view({batch, length, heads_, width / heads_}).transpose(1, 2);
-      const at::Tensor seen = at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0, true);
+      for (at::Tensor& part : parts)
+        part = part.view({batch, length, heads_, width / heads_}).transpose(1, 2);
+      const at::Tensor seen =
+          at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0, true);
       x = x + block.out(seen.transpose(1, 2).reshape({batch, length, width}));
       x = x + block.down(at::gelu(block.up(block.norm2(x)), "tanh"));
     }
@@ -80,7 +83,8 @@ Workload conv_net() {
   nn::Sequential net;
   int64_t from = 3;
   for (int64_t to : {32, 32, 64, 64, 128}) {
-    net->push_back(nn::Conv2d(nn::Conv2dOptions(from, to, 3).padding(1).stride(to > from ? 2 : 1).bias(false)));
+    net->push_back(nn::Conv2d(
+        nn::Conv2dOptions(from, to, 3).padding(1).stride(to > from ? 2 : 1).bias(false)));
     net->push_back(nn::BatchNorm2d(to));
     net->push_back(nn::ReLU());
     from = to;
@@ -94,7 +98,9 @@ Workload conv_net() {
 Workload gpt() {
   torch::manual_seed(0);
   auto net = std::make_shared<GptImpl>(2048, 128, 256, 4, 4);
-  auto loss = [net](const at::Tensor& x, const at::Tensor& y) { return F::cross_entropy(net->forward(x), y); };
+  auto loss = [net](const at::Tensor& x, const at::Tensor& y) {
+    return F::cross_entropy(net->forward(x), y);
+  };
   return {"gpt", net, loss, torch::randint(2048, {4, 128}), torch::randint(2048, {4 * 128})};
 }
 
@@ -110,8 +116,10 @@ PlainBlockImpl::PlainBlockImpl(int64_t width, int64_t heads)
 at::Tensor PlainBlockImpl::forward(at::Tensor x) {
   const int64_t batch = x.size(0), length = x.size(1), width = x.size(2);
   std::vector<at::Tensor> parts = qkv_(norm1_(x)).split(width, 2);
-  for (at::Tensor& part : parts) part = part.view({batch, length, heads_, width / heads_}).transpose(1, 2);
-  const at::Tensor weights = torch::softmax(torch::matmul(parts[0], parts[1].transpose(-2, -1)) * 0.125, -1);
+  for (at::Tensor& part : parts)
+    part = part.view({batch, length, heads_, width / heads_}).transpose(1, 2);
+  const at::Tensor weights =
+      torch::softmax(torch::matmul(parts[0], parts[1].transpose(-2, -1)) * 0.125, -1);
   x = x + out_(torch::matmul(weights, parts[2]).transpose(1, 2).reshape({batch, length, width}));
   return x + down_(torch::gelu(up_(norm2_(x)), "tanh"));
 }

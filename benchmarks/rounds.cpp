@@ -27,8 +27,8 @@ Ratio Rounds::ratio() const {
   std::vector<double> ratios;
   for (size_t i = 0; i < a.size(); ++i) ratios.push_back(a[i] / b[i]);
   std::sort(ratios.begin(), ratios.end());
-  // The interval of a median needs no assumption about the noise: how many of n fair coins show heads.
-  // Normal approximation of that count; of 15 rounds it takes the 4th and the 12th.
+  // The interval of a median needs no assumption about the noise: how many of n fair coins show
+  // heads. Normal approximation of that count; of 15 rounds it takes the 4th and the 12th.
   const auto n = static_cast<double>(ratios.size());
   const auto skip = static_cast<size_t>(std::max(0.0, std::floor((n - 1.96 * std::sqrt(n)) / 2)));
   return {median_a() / median_b(), ratios[skip], ratios[ratios.size() - 1 - skip]};
@@ -48,7 +48,8 @@ Rounds interleave(const std::function<void()>& a, const std::function<void()>& b
   return times;
 }
 
-void Report::add(const std::string& name, const std::vector<std::pair<std::string, double>>& numbers) {
+void Report::add(const std::string& name,
+                 const std::vector<std::pair<std::string, double>>& numbers) {
   std::string text = fmt::format("    {{\"name\": \"{}\"", name);
   for (const auto& [key, value] : numbers) text += fmt::format(", \"{}\": {:.9g}", key, value);
   cases_.push_back(text + "}");
@@ -58,8 +59,9 @@ bool Report::write(int argc, char** argv) const {
   for (int i = 1; i + 1 < argc; ++i) {
     if (std::string_view(argv[i]) != "--out") continue;
     std::ofstream out(argv[i + 1]);
-    out << fmt::format("{{\n  \"benchmark\": \"{}\", \"threads\": {}, \"rounds\": {},\n  \"cases\": [\n", benchmark_,
-                       at::get_num_threads(), kRounds);
+    out << fmt::format(
+        "{{\n  \"benchmark\": \"{}\", \"threads\": {}, \"rounds\": {},\n  \"cases\": [\n",
+        benchmark_, at::get_num_threads(), kRounds);
     for (size_t i_case = 0; i_case < cases_.size(); ++i_case) {
       out << cases_[i_case] << (i_case + 1 < cases_.size() ? ",\n" : "\n");
     }

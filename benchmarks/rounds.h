@@ -28,7 +28,8 @@ struct Rounds {
 constexpr int kRounds = 15;
 
 /// Times `a` and `b` in turns, one of them first in even rounds, the other in odd ones.
-Rounds interleave(const std::function<void()>& a, const std::function<void()>& b, int rounds = kRounds);
+Rounds interleave(const std::function<void()>& a, const std::function<void()>& b,
+                  int rounds = kRounds);
 
 /// Results of a program as one JSON object per case.
 class Report {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-/// The commands of the tool. Results go to stdout, everything else to stderr; failures are exceptions, which
-/// main.cpp turns into a text and an exit code.
+/// The commands of the tool. Results go to stdout, everything else to stderr; failures are
+/// exceptions, which main.cpp turns into a text and an exit code.
 namespace tandem::cli {
 
 /// The command line asks for something that does not exist: exit code 2.
@@ -18,7 +18,8 @@ class UsageError : public std::runtime_error {
 /// Prints every graph of a file in its normal form.
 void print_graphs(const std::string& file);
 
-/// Checks every graph of a file and prints a line for each; a UserError names the first broken rule.
+/// Checks every graph of a file and prints a line for each; a UserError names the first broken
+/// rule.
 void verify_graphs(const std::string& file);
 
 struct OptOptions {

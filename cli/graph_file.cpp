@@ -1,12 +1,12 @@
 #include "graph_file.h"
 
+#include "tandem/error.h"
+#include "tandem/ir/text.h"
+
 #include <fmt/format.h>
 
 #include <iostream>
 #include <iterator>
-
-#include "tandem/error.h"
-#include "tandem/ir/text.h"
 
 namespace tandem::cli {
 
@@ -19,9 +19,10 @@ std::vector<ir::Graph> read_graphs(const std::string& file) {
     graphs = ir::read_file(file);
   }
   if (graphs.empty()) {
-    throw UserError("parse", fmt::format("{} holds no graph\n  remedy: a graph starts with the word graph, see "
-                                         "docs/reference/graph-text.md",
-                                         display_name(file)));
+    throw UserError(
+        "parse", fmt::format("{} holds no graph\n  remedy: a graph starts with the word graph, see "
+                             "docs/reference/graph-text.md",
+                             display_name(file)));
   }
   return graphs;
 }

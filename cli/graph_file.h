@@ -1,9 +1,9 @@
 #pragma once
 
+#include "tandem/ir/graph.h"
+
 #include <string>
 #include <vector>
-
-#include "tandem/ir/graph.h"
 
 namespace tandem::cli {
 

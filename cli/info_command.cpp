@@ -1,10 +1,10 @@
-#include <fmt/format.h>
-
-#include <iostream>
-
 #include "commands.h"
 #include "tandem/about.h"
 #include "tandem/pass.h"
+
+#include <fmt/format.h>
+
+#include <iostream>
 
 namespace tandem::cli {
 
@@ -22,7 +22,8 @@ void print_info() {
   }
   std::cout << "\nenvironment\n";
   for (const Setting& setting : about.settings) {
-    std::cout << fmt::format("  {:<26} {}\n", setting.name, setting.value.empty() ? "not set" : setting.value);
+    std::cout << fmt::format("  {:<26} {}\n", setting.name,
+                             setting.value.empty() ? "not set" : setting.value);
   }
 }
 

@@ -1,13 +1,13 @@
-#include <c10/util/Exception.h>
-
-#include <CLI/CLI.hpp>
-#include <exception>
-#include <functional>
-#include <iostream>
-
 #include "commands.h"
 #include "tandem/about.h"
 #include "tandem/error.h"
+
+#include <CLI/CLI.hpp>
+#include <c10/util/Exception.h>
+
+#include <exception>
+#include <functional>
+#include <iostream>
 
 namespace {
 
@@ -54,14 +54,16 @@ Examples:
 
 /// A check of CLI11: the complaint, or nothing. Its own one writes the range out to 300 digits.
 std::string whole_number(const std::string& text) {
-  const bool digits = !text.empty() && text.size() <= 18 && text.find_first_not_of("0123456789") == std::string::npos;
+  const bool digits = !text.empty() && text.size() <= 18 &&
+                      text.find_first_not_of("0123456789") == std::string::npos;
   return digits ? "" : "expected a whole number, 0 or more, got " + text;
 }
 
 /// The tool's options, and the command that was chosen.
 class Arguments {
  public:
-  Arguments() : app_("Looks at Tandem's graphs: prints, checks, transforms and runs them.", "tandem") {
+  Arguments()
+      : app_("Looks at Tandem's graphs: prints, checks, transforms and runs them.", "tandem") {
     app_.require_subcommand(1);
     app_.footer(kAppFooter);
     app_.set_version_flag("--version", [] { return "tandem " + tandem::about().version; });
@@ -78,16 +80,19 @@ class Arguments {
   const std::function<void()>& command() const { return command_; }
 
  private:
-  // The callbacks run inside CLI11's parser, whose exceptions mean wrong usage; so they only choose.
+  // The callbacks run inside CLI11's parser, whose exceptions mean wrong usage; so they only
+  // choose.
   void add_print() {
-    CLI::App* print = app_.add_subcommand("print", "Print the graphs of a file in their normal form");
+    CLI::App* print =
+        app_.add_subcommand("print", "Print the graphs of a file in their normal form");
     print->add_option("FILE", file_, kFileHelp)->required();
     print->footer(kPrintFooter);
     print->callback([this] { command_ = [this] { print_graphs(file_); }; });
   }
 
   void add_verify() {
-    CLI::App* verify = app_.add_subcommand("verify", "Check that the graphs of a file are well-formed");
+    CLI::App* verify =
+        app_.add_subcommand("verify", "Check that the graphs of a file are well-formed");
     verify->add_option("FILE", file_, kFileHelp)->required();
     verify->footer(kVerifyFooter);
     verify->callback([this] { command_ = [this] { verify_graphs(file_); }; });
@@ -96,8 +101,10 @@ class Arguments {
   void add_opt() {
     CLI::App* opt = app_.add_subcommand("opt", "Run passes over the graphs of a file");
     CLI::Option* file = opt->add_option("FILE", opt_.file, kFileHelp);
-    opt->add_option("--passes", opt_.passes, "the passes, in order, with commas between them")->delimiter(',');
-    opt->add_option("--dump-after", opt_.dump_after, "print the graph after steps: all, none or a pass")
+    opt->add_option("--passes", opt_.passes, "the passes, in order, with commas between them")
+        ->delimiter(',');
+    opt->add_option("--dump-after", opt_.dump_after,
+                    "print the graph after steps: all, none or a pass")
         ->capture_default_str();
     opt->add_option("-o,--output", opt_.output, "write here instead of to stdout");
     opt->add_flag("--time", opt_.time, "print what each pass changed and how long it took");
@@ -145,15 +152,16 @@ std::string known_commands(const CLI::App& app) {
 }
 
 int wrong_usage(const std::string& text, const std::string& command) {
-  std::cerr << "usage: " << text << "\n  remedy: see tandem " << command << (command.empty() ? "" : " ")
-            << "--help\n";
+  std::cerr << "usage: " << text << "\n  remedy: see tandem " << command
+            << (command.empty() ? "" : " ") << "--help\n";
   return kWrongUsage;
 }
 
 /// `internal: ...`, for what should never get here.
 int defect(const char* text) {
-  std::cerr << "internal: " << text
-            << "\n  remedy: this is a defect of Tandem; please report it with the file that shows it\n";
+  std::cerr
+      << "internal: " << text
+      << "\n  remedy: this is a defect of Tandem; please report it with the file that shows it\n";
   return kInternal;
 }
 
@@ -189,8 +197,8 @@ int main(int argc, char** argv) {
     const auto chosen = app.get_subcommands();
     if (!chosen.empty()) return wrong_usage(error.what(), chosen.front()->get_name());
     // CLI11 says of a command that it does not know only that one is required.
-    const std::string what =
-        argc > 1 ? "no command is called \"" + std::string(argv[1]) + "\"" : std::string("a command is required");
+    const std::string what = argc > 1 ? "no command is called \"" + std::string(argv[1]) + "\""
+                                      : std::string("a command is required");
     return wrong_usage(what + "\n  known:  " + known_commands(app), "");
   }
   return run(arguments, app.get_subcommands().front()->get_name());

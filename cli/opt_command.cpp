@@ -1,23 +1,25 @@
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <iostream>
-
 #include "commands.h"
 #include "graph_file.h"
 #include "tandem/ir/text.h"
 #include "tandem/pass.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+
 namespace tandem::cli {
 namespace {
 
 bool is_pass(const std::string& name) {
-  return std::ranges::any_of(registered_passes(), [&](const PassInfo& pass) { return name == pass.name; });
+  return std::ranges::any_of(registered_passes(),
+                             [&](const PassInfo& pass) { return name == pass.name; });
 }
 
 std::string known_passes() {
   std::string names;
-  for (const PassInfo& pass : registered_passes()) names += (names.empty() ? "" : ", ") + std::string(pass.name);
+  for (const PassInfo& pass : registered_passes())
+    names += (names.empty() ? "" : ", ") + std::string(pass.name);
   return names;
 }
 
@@ -30,8 +32,8 @@ void check_names(const OptOptions& options) {
   }
   if (options.dump_after == "all" || options.dump_after == "none") return;
   if (std::ranges::find(options.passes, options.dump_after) == options.passes.end()) {
-    throw UsageError(fmt::format("--dump-after: expected all, none or a pass of --passes, got \"{}\"",
-                                 options.dump_after));
+    throw UsageError(fmt::format(
+        "--dump-after: expected all, none or a pass of --passes, got \"{}\"", options.dump_after));
   }
 }
 
@@ -51,9 +53,10 @@ void optimise(ir::Graph& graph, const OptOptions& options) {
       fmt::format("{:<28} {:>8} {:>8} {:>10}\n", "graph " + graph.name(), "changes", "nodes", "ms");
   for (const std::string& pass : options.passes) {
     apply_pass(pass, graph, [&](const PassStep& step) {
-      if (options.dump_after == "all" || options.dump_after == pass) dump(pass, graph, step.changes);
-      times += fmt::format("  {:<26} {:>8} {:>8} {:>10.3f}\n", pass, step.changes, graph.node_count(),
-                           1e3 * step.seconds);
+      if (options.dump_after == "all" || options.dump_after == pass)
+        dump(pass, graph, step.changes);
+      times += fmt::format("  {:<26} {:>8} {:>8} {:>10.3f}\n", pass, step.changes,
+                           graph.node_count(), 1e3 * step.seconds);
     });
   }
   // Behind the dumps, so that it stays in one piece.
@@ -79,7 +82,8 @@ void optimise_graphs(const OptOptions& options) {
 
 void list_passes() {
   for (const PassInfo& pass : registered_passes()) {
-    std::cout << fmt::format("{:<22} {}{}\n", pass.name, pass.summary, pass.exact ? "" : " (changes rounding)");
+    std::cout << fmt::format("{:<22} {}{}\n", pass.name, pass.summary,
+                             pass.exact ? "" : " (changes rounding)");
   }
 }
 

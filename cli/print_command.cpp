@@ -1,8 +1,8 @@
-#include <iostream>
-
 #include "commands.h"
 #include "graph_file.h"
 #include "tandem/ir/text.h"
+
+#include <iostream>
 
 namespace tandem::cli {
 

@@ -1,16 +1,16 @@
-#include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <iostream>
-
 #include "commands.h"
 #include "graph_file.h"
 #include "tandem/backend.h"
 #include "tandem/error.h"
 #include "tandem/ir/text.h"
 #include "tensor_text.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
 
 namespace tandem::cli {
 namespace {
@@ -39,23 +39,27 @@ int64_t span_of(const std::vector<int64_t>& sizes, const std::vector<int64_t>& s
   return span;
 }
 
-at::Tensor random_elements(int64_t count, const at::TensorOptions& options, const at::Generator& generator) {
+at::Tensor random_elements(int64_t count, const at::TensorOptions& options,
+                           const at::Generator& generator) {
   const at::ScalarType dtype = c10::typeMetaToScalarType(options.dtype());
   // Always drawn on the host, so that a seed means the same numbers on every device.
   if (dtype == at::kBool) return at::randint(2, {count}, generator, at::kLong).to(options);
-  if (c10::isIntegralType(dtype, false)) return at::randint(kIntegerLimit, {count}, generator, at::kLong).to(options);
-  if (c10::isComplexType(dtype)) return at::randn({count}, generator, at::kComplexDouble).to(options);
+  if (c10::isIntegralType(dtype, false))
+    return at::randint(kIntegerLimit, {count}, generator, at::kLong).to(options);
+  if (c10::isComplexType(dtype))
+    return at::randn({count}, generator, at::kComplexDouble).to(options);
   return at::randn({count}, generator, at::kFloat).to(options);
 }
 
 at::Tensor make_input(const ir::Graph& graph, ir::ValueId id, const RunOptions& options,
                       const at::Generator& generator) {
   const ir::Type& type = graph.value(id).type();
-  if (type.tensor == nullptr || !type.tensor->is_static() || type.tensor->layout != c10::Layout::Strided) {
-    throw UnsupportedError("run", fmt::format("input {} of graph {} is {}: only strided tensors with constant sizes "
-                                              "can be made up\n  remedy: write sizes into the file",
-                                              ir::to_string(graph.input_role(id)), graph.name(),
-                                              ir::to_string(type)));
+  if (type.tensor == nullptr || !type.tensor->is_static() ||
+      type.tensor->layout != c10::Layout::Strided) {
+    throw UnsupportedError(
+        "run", fmt::format("input {} of graph {} is {}: only strided tensors with constant sizes "
+                           "can be made up\n  remedy: write sizes into the file",
+                           ir::to_string(graph.input_role(id)), graph.name(), ir::to_string(type)));
   }
   const ir::TensorType& tensor = *type.tensor;
   const std::vector<int64_t> sizes = tensor.static_sizes();
@@ -63,8 +67,9 @@ at::Tensor make_input(const ir::Graph& graph, ir::ValueId id, const RunOptions& 
   const auto element_options = at::TensorOptions().dtype(tensor.dtype).device(tensor.device);
   const int64_t span = span_of(sizes, strides);
   // The memory first, then the view of it: strides may leave gaps or overlap.
-  const at::Tensor elements = options.inputs == "zeros" ? at::zeros({span}, element_options)
-                                                        : random_elements(span, element_options, generator);
+  const at::Tensor elements = options.inputs == "zeros"
+                                  ? at::zeros({span}, element_options)
+                                  : random_elements(span, element_options, generator);
   return elements.as_strided(sizes, strides);
 }
 
@@ -82,9 +87,10 @@ void check_type(const ir::Graph& graph, const ir::Output& output, const at::Tens
       output.value == ir::kNoValue ? "none" : ir::to_string(graph.value(output.value).type());
   const std::string got = result.defined() ? ir::to_string(type_of(result)) : "none";
   if (expected == got) return;
-  throw UserError("run", fmt::format("{} of graph {} does not have its type: expected {}, got {}\n  remedy: "
-                                     "correct the type in the file",
-                                     ir::to_string(output.role), graph.name(), expected, got));
+  throw UserError(
+      "run", fmt::format("{} of graph {} does not have its type: expected {}, got {}\n  remedy: "
+                         "correct the type in the file",
+                         ir::to_string(output.role), graph.name(), expected, got));
 }
 
 void run_graph(ir::Graph& graph, Backend& backend, const RunOptions& options) {
@@ -100,21 +106,23 @@ void run_graph(ir::Graph& graph, Backend& backend, const RunOptions& options) {
   try {
     results = executable->run(inputs);
   } catch (const c10::Error& error) {
-    throw UserError("run", fmt::format("graph {} cannot be run on {} inputs: {}\n  remedy: try --inputs {}, or "
-                                       "correct the graph",
-                                       graph.name(), options.inputs, error.what_without_backtrace(),
-                                       options.inputs == "zeros" ? "random" : "zeros"));
+    throw UserError(
+        "run", fmt::format("graph {} cannot be run on {} inputs: {}\n  remedy: try --inputs {}, or "
+                           "correct the graph",
+                           graph.name(), options.inputs, error.what_without_backtrace(),
+                           options.inputs == "zeros" ? "random" : "zeros"));
   }
 
-  std::cout << fmt::format("graph {}: {} on backend {}\n", graph.name(), counted(graph.node_count(), "node"),
-                           backend.name());
+  std::cout << fmt::format("graph {}: {} on backend {}\n", graph.name(),
+                           counted(graph.node_count(), "node"), backend.name());
   for (size_t i = 0; i < results.size(); ++i) {
     const ir::Output& output = graph.outputs()[i];
     check_type(graph, output, results[i]);
-    std::cout << fmt::format("  {:<16} {}\n", ir::to_string(output.role),
-                             results[i].defined()
-                                 ? fmt::format("{:<24} {}", ir::to_string(type_of(results[i])), summary(results[i]))
-                                 : "none");
+    std::cout << fmt::format(
+        "  {:<16} {}\n", ir::to_string(output.role),
+        results[i].defined()
+            ? fmt::format("{:<24} {}", ir::to_string(type_of(results[i])), summary(results[i]))
+            : "none");
   }
 }
 

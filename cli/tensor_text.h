@@ -1,10 +1,10 @@
 #pragma once
 
+#include "tandem/ir/type.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <string>
-
-#include "tandem/ir/type.h"
 
 namespace tandem::cli {
 

@@ -1,18 +1,19 @@
 // A training step, compiled: one line changes, the numbers do not.
 //
-// Two equal networks train side by side on the same batches, one eagerly, one through Tandem. At the end
-// every parameter must have the same bits.
+// Two equal networks train side by side on the same batches, one eagerly, one through Tandem. At
+// the end every parameter must have the same bits.
+#include "tandem/tandem.h"
+
 #include <torch/torch.h>
 
 #include <cstdio>
-
-#include "tandem/tandem.h"
 
 namespace F = torch::nn::functional;
 
 torch::nn::Sequential make_net() {
   torch::manual_seed(1);
-  return torch::nn::Sequential(torch::nn::Linear(8, 32), torch::nn::Tanh(), torch::nn::Linear(32, 3));
+  return torch::nn::Sequential(torch::nn::Linear(8, 32), torch::nn::Tanh(),
+                               torch::nn::Linear(32, 3));
 }
 
 int main() {
@@ -57,6 +58,7 @@ int main() {
     }
   }
   std::printf("every parameter has eager's bits; the function ran %lld time(s) in %lld calls\n",
-              static_cast<long long>(step.stats().traces), static_cast<long long>(step.stats().calls));
+              static_cast<long long>(step.stats().traces),
+              static_cast<long long>(step.stats().calls));
   return last < first && step.stats().traces == 1 ? 0 : 1;
 }

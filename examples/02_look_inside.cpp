@@ -1,11 +1,12 @@
-// What did the compiler do? Counters, the reason of every new entry, the signature, the graphs, the guards.
+// What did the compiler do? Counters, the reason of every new entry, the signature, the graphs, the
+// guards.
+#include "tandem/tandem.h"
+
 #include <torch/torch.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
-
-#include "tandem/tandem.h"
 
 // An example is a test too: it fails where it would show something untrue.
 void expect(bool condition, const char* what) {
@@ -19,7 +20,8 @@ int main() {
   torch::nn::Linear linear(4, 3);
   at::Tensor calls = torch::zeros({});
 
-  // It counts its calls in a tensor that it closes over: an effect that eager would have, so Tandem has it.
+  // It counts its calls in a tensor that it closes over: an effect that eager would have, so Tandem
+  // has it.
   auto fn = tandem::compile(linear, [=](const at::Tensor& x) mutable {
     calls.add_(1);
     return linear->forward(x).relu().sum();
@@ -41,13 +43,15 @@ int main() {
   const tandem::Stats stats = fn.stats();
   std::cout << "--- stats\n" << stats << "\n";
   for (const tandem::Miss& miss : stats.misses) std::cout << "compiled because " << miss << "\n";
-  expect(stats.calls == 4 && stats.hits == 1 && stats.entries == 3, "four calls, one hit, three entries");
+  expect(stats.calls == 4 && stats.hits == 1 && stats.entries == 3,
+         "four calls, one hit, three entries");
   expect(calls.item<double>() == 4, "the closed-over counter counts every call once");
 
   for (const tandem::Entry& entry : fn.entries()) {
     const bool training = entry.kind() == tandem::EntryKind::training;
     std::cout << "\n=== " << (training ? "training" : "inference") << " entry\n";
-    std::cout << "--- signature: what the call does to every argument and result\n" << entry.signature();
+    std::cout << "--- signature: what the call does to every argument and result\n"
+              << entry.signature();
     std::cout << "--- forward\n" << tandem::ir::print(entry.forward());
     if (training) {
       std::cout << "--- backward\n" << tandem::ir::print(entry.backward());

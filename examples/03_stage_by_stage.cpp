@@ -1,11 +1,12 @@
-// The stages of compile(), one by one: for people who want the graph, their own cut or their own backend.
+// The stages of compile(), one by one: for people who want the graph, their own cut or their own
+// backend.
+#include "tandem/tandem.h"
+
 #include <torch/torch.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
-
-#include "tandem/tandem.h"
 
 void expect(bool condition, const char* what) {
   if (condition) return;
@@ -28,10 +29,12 @@ int main() {
   const at::Tensor x = torch::randn({3, 5}).requires_grad_();
   auto fn = [=](const at::Tensor& x) { return torch::tanh(x.matmul(weight)).pow(2).sum(); };
 
-  // trace, signature, joint, passes: forward and backward in one graph. `weight` was found and lifted.
+  // trace, signature, joint, passes: forward and backward in one graph. `weight` was found and
+  // lifted.
   const tandem::Joint joint = tandem::export_joint(fn, std::tuple{x});
   std::cout << "--- joint\n" << tandem::ir::print(joint.graph);
-  expect(joint.lifted.size() == 1 && joint.lifted[0].is_same(weight), "the closed-over tensor is lifted");
+  expect(joint.lifted.size() == 1 && joint.lifted[0].is_same(weight),
+         "the closed-over tensor is lifted");
   expect(tandem::ir::violations(joint.graph).empty(), "the graph is well-formed");
 
   // partition: two graphs, and what the first keeps for the second.

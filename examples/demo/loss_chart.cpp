@@ -38,8 +38,9 @@ struct Axis {
 };
 
 std::string line(double x1, double y1, double x2, double y2, const char* colour) {
-  return fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\"/>\n", x1, y1, x2,
-                     y2, colour);
+  return fmt::format(
+      "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\"/>\n", x1, y1, x2,
+      y2, colour);
 }
 
 std::string text(double x, double y, const std::string& extra, const std::string& words) {
@@ -47,16 +48,19 @@ std::string text(double x, double y, const std::string& extra, const std::string
 }
 
 std::string stroke(const Curve& curve) {
-  return fmt::format("stroke=\"{}\" stroke-width=\"{}\"{}", curve.colour, curve.width,
-                     curve.dashes.empty() ? "" : fmt::format(" stroke-dasharray=\"{}\"", curve.dashes));
+  return fmt::format(
+      "stroke=\"{}\" stroke-width=\"{}\"{}", curve.colour, curve.width,
+      curve.dashes.empty() ? "" : fmt::format(" stroke-dasharray=\"{}\"", curve.dashes));
 }
 
 std::string path(const Curve& curve, const Axis& x, const Axis& y) {
   std::string points;
   for (size_t i = 0; i < curve.values.size(); ++i) {
-    points += fmt::format("{}{:.1f} {:.1f}", i == 0 ? "M" : " L", x.at(static_cast<double>(i)), y.at(curve.values[i]));
+    points += fmt::format("{}{:.1f} {:.1f}", i == 0 ? "M" : " L", x.at(static_cast<double>(i)),
+                          y.at(curve.values[i]));
   }
-  return fmt::format("<path d=\"{}\" fill=\"none\" {} stroke-linejoin=\"round\"/>\n", points, stroke(curve));
+  return fmt::format("<path d=\"{}\" fill=\"none\" {} stroke-linejoin=\"round\"/>\n", points,
+                     stroke(curve));
 }
 
 std::string axes(const Axis& x, const Axis& y) {
@@ -69,10 +73,12 @@ std::string axes(const Axis& x, const Axis& y) {
     svg += line(x.from, y.at(mark), x.to, y.at(mark), "#e4e4e4");
     svg += text(x.from - 10, y.at(mark) + 4, " text-anchor=\"end\"", fmt::format("{:g}", mark));
   }
-  svg += line(x.from, y.from, x.to, y.from, "#444444") + line(x.from, y.from, x.from, y.to, "#444444");
+  svg +=
+      line(x.from, y.from, x.to, y.from, "#444444") + line(x.from, y.from, x.from, y.to, "#444444");
   svg += text((x.from + x.to) / 2, kHeight - 16, " text-anchor=\"middle\"", "step");
   const double middle = (y.from + y.to) / 2;
-  svg += text(20, middle, fmt::format(" text-anchor=\"middle\" transform=\"rotate(-90 20 {:.1f})\"", middle),
+  svg += text(20, middle,
+              fmt::format(" text-anchor=\"middle\" transform=\"rotate(-90 20 {:.1f})\"", middle),
               "loss, nats per character");
   return svg;
 }
@@ -81,8 +87,8 @@ std::string legend(const std::vector<Curve>& curves, double right) {
   std::string svg;
   double y = kTop + 20;
   for (const Curve& curve : curves) {
-    svg += fmt::format("<line x1=\"{0:.1f}\" y1=\"{2:.1f}\" x2=\"{1:.1f}\" y2=\"{2:.1f}\" {3}/>\n", right - 150,
-                       right - 110, y - 4, stroke(curve));
+    svg += fmt::format("<line x1=\"{0:.1f}\" y1=\"{2:.1f}\" x2=\"{1:.1f}\" y2=\"{2:.1f}\" {3}/>\n",
+                       right - 150, right - 110, y - 4, stroke(curve));
     svg += text(right - 100, y, "", curve.name);
     y += 24;
   }
@@ -91,7 +97,8 @@ std::string legend(const std::vector<Curve>& curves, double right) {
 
 }  // namespace
 
-bool write_chart(const std::filesystem::path& file, const std::string& title, const std::vector<Curve>& curves) {
+bool write_chart(const std::filesystem::path& file, const std::string& title,
+                 const std::vector<Curve>& curves) {
   size_t steps = 2;
   double low = INFINITY, high = -INFINITY;
   for (const Curve& curve : curves) {
@@ -108,7 +115,8 @@ bool write_chart(const std::filesystem::path& file, const std::string& title, co
 
   std::ofstream out(file);
   out << fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} "
+      "{1}\" "
       "font-family=\"sans-serif\" font-size=\"13\" fill=\"#333333\">\n"
       "<rect width=\"{0}\" height=\"{1}\" fill=\"#ffffff\"/>\n",
       kWidth, kHeight);

@@ -15,7 +15,9 @@ struct Curve {
   std::vector<double> values{};
 };
 
-/// Writes the curves as an SVG picture with axes, grid and legend. False if the file cannot be written.
-bool write_chart(const std::filesystem::path& file, const std::string& title, const std::vector<Curve>& curves);
+/// Writes the curves as an SVG picture with axes, grid and legend. False if the file cannot be
+/// written.
+bool write_chart(const std::filesystem::path& file, const std::string& title,
+                 const std::vector<Curve>& curves);
 
 }  // namespace demo

@@ -1,11 +1,18 @@
-// Trains one character-level transformer twice, side by side: eagerly and through Tandem, from the same
-// seed and on the same batches. Shows losses and speed while it runs; ends with a table, the loss curves as a
-// picture and a text that the trained network writes. Exit code 1 if any loss differs in any bit, or if the
-// compiled function was not used in every step.
+// Trains one character-level transformer twice, side by side: eagerly and through Tandem, from the
+// same seed and on the same batches. Shows losses and speed while it runs; ends with a table, the
+// loss curves as a picture and a text that the trained network writes. Exit code 1 if any loss
+// differs in any bit, or if the compiled function was not used in every step.
+#include "loss_chart.h"
+#include "memory_meter.h"
+#include "progress.h"
+#include "tandem/tandem.h"
+#include "text_file.h"
+#include "transformer.h"
+
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <torch/torch.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -15,13 +22,6 @@
 #include <functional>
 #include <iostream>
 #include <iterator>
-
-#include "loss_chart.h"
-#include "memory_meter.h"
-#include "progress.h"
-#include "tandem/tandem.h"
-#include "text_file.h"
-#include "transformer.h"
 
 namespace {
 
@@ -38,7 +38,9 @@ struct Settings {
   std::string out = "demo-out";
 };
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
@@ -55,9 +57,11 @@ struct Corpus {
     std::ifstream in(file);
     const std::string text(std::istreambuf_iterator<char>(in), {});
     if (text.empty()) throw std::runtime_error("cannot read " + file);
-    Corpus corpus{.alphabet = text, .codes = torch::empty({static_cast<int64_t>(text.size())}, torch::kLong)};
+    Corpus corpus{.alphabet = text,
+                  .codes = torch::empty({static_cast<int64_t>(text.size())}, torch::kLong)};
     std::ranges::sort(corpus.alphabet);
-    corpus.alphabet.erase(std::unique(corpus.alphabet.begin(), corpus.alphabet.end()), corpus.alphabet.end());
+    corpus.alphabet.erase(std::unique(corpus.alphabet.begin(), corpus.alphabet.end()),
+                          corpus.alphabet.end());
     for (size_t i = 0; i < text.size(); ++i) {
       corpus.codes[static_cast<int64_t>(i)] = static_cast<int64_t>(corpus.alphabet.find(text[i]));
     }
@@ -116,7 +120,10 @@ Trainer make_trainer(Side side, const Shape& shape) {
     return F::cross_entropy(net->forward(characters).flatten(0, 1), next.flatten());
   };
   const auto options = torch::optim::AdamWOptions(2e-3).betas({0.9, 0.99});
-  Trainer trainer{.side = side, .net = net, .loss_of = loss_of, .optimizer = {net->parameters(), options}};
+  Trainer trainer{.side = side,
+                  .net = net,
+                  .loss_of = loss_of,
+                  .optimizer = torch::optim::AdamW(net->parameters(), options)};
   if (side == Side::Tandem) {
     // All that differs between the two trainings.
     trainer.compiled = tandem::compile(net, loss_of);
@@ -129,13 +136,15 @@ Trainer make_trainer(Side side, const Shape& shape) {
 bool was_compiled_once(const Trainer& tandem) {
   const tandem::Stats stats = tandem.compiled.stats();
   fmt::print("  {:<28} {:>25}\n", "calls of compiled code",
-             fmt::format("{} of {}, {} compile(s)", stats.calls - stats.eager_calls, stats.calls, stats.compiles));
+             fmt::format("{} of {}, {} compile(s)", stats.calls - stats.eager_calls, stats.calls,
+                         stats.compiles));
   return stats.eager_calls == 0 && stats.compiles == 1;
 }
 
 std::string status(const Trainer& eager, const Trainer& tandem) {
-  return fmt::format("eager: loss {:.4f}, {:.1f} steps/s   tandem: loss {:.4f}, {:.1f} steps/s", eager.losses.back(),
-                     eager.steps_per_second(), tandem.losses.back(), tandem.steps_per_second());
+  return fmt::format("eager: loss {:.4f}, {:.1f} steps/s   tandem: loss {:.4f}, {:.1f} steps/s",
+                     eager.losses.back(), eager.steps_per_second(), tandem.losses.back(),
+                     tandem.steps_per_second());
 }
 
 /// How many losses have the same bits.
@@ -162,7 +171,8 @@ void print_table(const Trainer& eager, const Trainer& tandem, const MemoryMeter&
   row("first call (forward)", ms(eager.first_call_seconds), ms(tandem.first_call_seconds));
   row("step, median", ms(median(eager.step_seconds)), ms(median(tandem.step_seconds)));
   row("peak memory above start", mib(Side::Eager), mib(Side::Tandem));
-  row("last loss", fmt::format("{:.6f}", eager.losses.back()), fmt::format("{:.6f}", tandem.losses.back()));
+  row("last loss", fmt::format("{:.6f}", eager.losses.back()),
+      fmt::format("{:.6f}", tandem.losses.back()));
   fmt::print("  {:<28} {:>25}\n", "speed, tandem over eager",
              fmt::format("{:.3f}", median(eager.step_seconds) / median(tandem.step_seconds)));
   fmt::print("  {:<28} {:>25}\n", "losses equal bit for bit",
@@ -179,15 +189,16 @@ std::string write_text(Transformer net, const Corpus& corpus, int64_t window, in
   std::string text;
   for (int64_t i = 0; i < count; ++i) {
     const at::Tensor logits = forward(seen).select(1, window - 1);
-    const at::Tensor next = torch::multinomial(torch::softmax(logits / 0.7, -1), 1, false, generator);
+    const at::Tensor next =
+        torch::multinomial(torch::softmax(logits / 0.7, -1), 1, false, generator);
     text += corpus.alphabet[static_cast<size_t>(next.item<int64_t>())];
     seen = torch::cat({seen.narrow(1, 1, window - 1), next}, 1);
   }
   return text;
 }
 
-void train(const Settings& settings, const Shape& shape, const Corpus& corpus, MemoryMeter& meter, Trainer& eager,
-           Trainer& tandem) {
+void train(const Settings& settings, const Shape& shape, const Corpus& corpus, MemoryMeter& meter,
+           Trainer& eager, Trainer& tandem) {
   at::Generator generator = at::detail::createCPUGenerator(5);
   Progress progress(settings.steps);
   const auto start = Clock::now();
@@ -201,8 +212,8 @@ void train(const Settings& settings, const Shape& shape, const Corpus& corpus, M
     progress.show(step + 1, status(eager, tandem));
     if (seconds_since(start) > settings.limit_seconds) {
       progress.finish();
-      fmt::print("stopped after {} steps: {:.0f} seconds are enough for a demonstration\n", step + 1,
-                 settings.limit_seconds);
+      fmt::print("stopped after {} steps: {:.0f} seconds are enough for a demonstration\n",
+                 step + 1, settings.limit_seconds);
       return;
     }
   }
@@ -216,9 +227,10 @@ int run(const Settings& settings, MemoryMeter& meter) {
   Trainer tandem = make_trainer(Side::Tandem, shape);
   int64_t parameters = 0;
   for (const at::Tensor& parameter : eager.net->parameters()) parameters += parameter.numel();
-  fmt::print("a transformer of {} parameters learns {} characters of text, {} steps of {} windows of {},\n"
-             "twice: eagerly and through tandem {}\n\n",
-             parameters, corpus.size(), settings.steps, settings.batch, shape.length, tandem::version());
+  fmt::print(
+      "a transformer of {} parameters learns {} characters of text, {} steps of {} windows of {},\n"
+      "twice: eagerly and through tandem {}\n\n",
+      parameters, corpus.size(), settings.steps, settings.batch, shape.length, tandem::version());
 
   train(settings, shape, corpus, meter, eager, tandem);
   print_table(eager, tandem, meter);
@@ -230,7 +242,11 @@ int run(const Settings& settings, MemoryMeter& meter) {
   const bool written =
       write_chart(chart, "Character-level transformer: training loss",
                   {{.name = "eager", .colour = "#f2a65a", .width = 6, .values = eager.losses},
-                   {.name = "tandem", .colour = "#1f4e79", .width = 1.8, .dashes = "7 4", .values = tandem.losses}});
+                   {.name = "tandem",
+                    .colour = "#1f4e79",
+                    .width = 1.8,
+                    .dashes = "7 4",
+                    .values = tandem.losses}});
   if (!written) throw std::runtime_error("cannot write " + chart.string());
 
   fmt::print("\nthe network, trained through tandem, goes on from the middle of the book:\n\n{}\n",
@@ -250,11 +266,14 @@ int main(int argc, char** argv) {
   app.add_option("--steps", settings.steps, "training steps of each side")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--batch", settings.batch, "windows in a batch")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--batch", settings.batch, "windows in a batch")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--sample", settings.sample, "characters to write at the end")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--limit-seconds", settings.limit_seconds, "training stops after this time")->capture_default_str();
+  app.add_option("--limit-seconds", settings.limit_seconds, "training stops after this time")
+      ->capture_default_str();
   app.add_option("--text", settings.text_file, "the text to learn");
   app.add_option("--out", settings.out, "folder for the picture")->capture_default_str();
   CLI11_PARSE(app, argc, argv);

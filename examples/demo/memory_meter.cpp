@@ -15,7 +15,9 @@ MemoryMeter::MemoryMeter() : inner_(c10::GetAllocator(c10::DeviceType::CPU)) {
   c10::SetAllocator(c10::DeviceType::CPU, this, /*priority=*/1);
 }
 
-int64_t MemoryMeter::peak_bytes(Side side) const { return counts_[static_cast<size_t>(side)].peak.load(); }
+int64_t MemoryMeter::peak_bytes(Side side) const {
+  return counts_[static_cast<size_t>(side)].peak.load();
+}
 
 c10::DataPtr MemoryMeter::allocate(size_t bytes) {
   c10::DataPtr memory = inner_->allocate(bytes);
@@ -31,7 +33,9 @@ c10::DataPtr MemoryMeter::allocate(size_t bytes) {
   return {data, block, &MemoryMeter::release, device};
 }
 
-void MemoryMeter::copy_data(void* to, const void* from, size_t bytes) const { default_copy_data(to, from, bytes); }
+void MemoryMeter::copy_data(void* to, const void* from, size_t bytes) const {
+  default_copy_data(to, from, bytes);
+}
 
 void MemoryMeter::release(void* block) {
   auto* mine = static_cast<Block*>(block);

@@ -12,8 +12,8 @@ enum class Side : uint8_t { Neither, Eager, Tandem };
 
 /// Counts the bytes of tensors, by who allocated them.
 ///
-/// While it lives it stands before libtorch's CPU allocator, so make one, first thing in main, and keep it.
-/// A block counts for the side that was active when it was made, whoever frees it.
+/// While it lives it stands before libtorch's CPU allocator, so make one, first thing in main, and
+/// keep it. A block counts for the side that was active when it was made, whoever frees it.
 class MemoryMeter final : public c10::Allocator {
  public:
   MemoryMeter();

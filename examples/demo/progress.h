@@ -5,7 +5,8 @@
 
 namespace demo {
 
-/// A bar that rewrites its line on a terminal; elsewhere a line for every tenth, without control characters.
+/// A bar that rewrites its line on a terminal; elsewhere a line for every tenth, without control
+/// characters.
 class Progress {
  public:
   explicit Progress(int64_t total);

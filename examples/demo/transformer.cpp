@@ -15,7 +15,8 @@ BlockImpl::BlockImpl(const Shape& shape)
     : heads_(shape.heads),
       attention_norm_(register_module("attention_norm", layer_norm(shape.width))),
       network_norm_(register_module("network_norm", layer_norm(shape.width))),
-      query_key_value_(register_module("query_key_value", torch::nn::Linear(shape.width, 3 * shape.width))),
+      query_key_value_(
+          register_module("query_key_value", torch::nn::Linear(shape.width, 3 * shape.width))),
       attention_out_(register_module("attention_out", torch::nn::Linear(shape.width, shape.width))),
       up_(register_module("up", torch::nn::Linear(shape.width, 4 * shape.width))),
       down_(register_module("down", torch::nn::Linear(4 * shape.width, shape.width))),
@@ -27,13 +28,15 @@ at::Tensor BlockImpl::forward(at::Tensor x) {
                                             .view({batch, length, 3, heads_, width / heads_})
                                             .permute({2, 0, 3, 1, 4})
                                             .unbind(0);
-  const at::Tensor seen = at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0, /*is_causal=*/true);
+  const at::Tensor seen =
+      at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0, /*is_causal=*/true);
   x = x + dropout_(attention_out_(seen.transpose(1, 2).reshape({batch, length, width})));
   return x + dropout_(down_(at::gelu(up_(network_norm_(x)), "tanh")));
 }
 
 TransformerImpl::TransformerImpl(const Shape& shape)
-    : characters_(register_module("characters", torch::nn::Embedding(shape.characters, shape.width))),
+    : characters_(
+          register_module("characters", torch::nn::Embedding(shape.characters, shape.width))),
       positions_(register_module("positions", torch::nn::Embedding(shape.length, shape.width))),
       dropout_(register_module("dropout", torch::nn::Dropout(shape.dropout))),
       blocks_(register_module("blocks", torch::nn::ModuleList())),

@@ -29,8 +29,8 @@ class BlockImpl : public torch::nn::Module {
 };
 TORCH_MODULE(Block);
 
-/// A character-level language model: characters [batch, length] in, logits [batch, length, characters] out.
-/// Plain libtorch; nothing in it knows about Tandem.
+/// A character-level language model: characters [batch, length] in, logits [batch, length,
+/// characters] out. Plain libtorch; nothing in it knows about Tandem.
 class TransformerImpl : public torch::nn::Module {
  public:
   explicit TransformerImpl(const Shape& shape);

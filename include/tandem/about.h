@@ -1,9 +1,9 @@
 #pragma once
 
+#include "tandem/export.h"
+
 #include <string>
 #include <vector>
-
-#include "tandem/export.h"
 
 namespace tandem {
 

@@ -1,12 +1,12 @@
 #pragma once
 
+#include "tandem/export.h"
+#include "tandem/ir/graph.h"
+
 #include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
-
-#include "tandem/export.h"
-#include "tandem/ir/graph.h"
 
 namespace tandem {
 
@@ -35,9 +35,10 @@ struct PassStep {
 };
 using PassWatcher = std::function<void(const PassStep&)>;
 
-/// Runs a pass the way the pipeline does: timed, the graph verified afterwards. `watcher` is called before the
-/// verifier, since a broken graph is the one worth looking at. A UserError lists the passes if there is none
-/// of this name.
-TANDEM_API PassResult apply_pass(const std::string& name, ir::Graph& graph, const PassWatcher& watcher = {});
+/// Runs a pass the way the pipeline does: timed, the graph verified afterwards. `watcher` is called
+/// before the verifier, since a broken graph is the one worth looking at. A UserError lists the
+/// passes if there is none of this name.
+TANDEM_API PassResult apply_pass(const std::string& name, ir::Graph& graph,
+                                 const PassWatcher& watcher = {});
 
 }  // namespace tandem

@@ -172,17 +172,19 @@ class Printer {
     if (node.result_shape().empty()) return;
     size_t next = 0;
     bool first = true;
+    // The verifier prints broken nodes too: one may have fewer results than its shape says.
+    const auto take = [&] { return next < node.results().size() ? node.results()[next++] : kNoValue; };
     for (int64_t length : node.result_shape()) {
       separate(first);
       if (length == kSingle) {
-        definition(node.results()[next++]);
+        definition(take());
         continue;
       }
       out_ += '[';
       bool first_element = true;
       for (int64_t i = 0; i < length; ++i) {
         separate(first_element);
-        definition(node.results()[next++]);
+        definition(take());
       }
       out_ += ']';
     }

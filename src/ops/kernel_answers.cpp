@@ -1,6 +1,7 @@
 #include "ops/kernel_answers.h"
 
 #include "base/error.h"
+#include "ir/op_names.h"
 #include "ops/meta_tensor.h"
 #include "ops/op_row.h"
 
@@ -108,7 +109,7 @@ class KeepGenerator {
 };
 
 [[noreturn]] void refuse(const MetaCall& call, const std::string& why) {
-  TANDEM_UNSUPPORTED("trace", display_name(call.op), " has no metadata rule, and ", why,
+  TANDEM_UNSUPPORTED("trace", ir::op_text(call.op), " has no metadata rule, and ", why,
                      "\n  operands: ", operand_types(call),
                      "\n  remedy:   call it outside the compiled function");
 }

@@ -1,3 +1,4 @@
+#include "ir/op_names.h"
 #include "ops/meta_tensor.h"
 #include "ops/op_row.h"
 
@@ -50,7 +51,7 @@ void kernel_from_rule(const c10::OperatorHandle& op, c10::DispatchKeySet,
         }));
   }
   auto results = metadata_rule(op)(MetaCall{op, args});
-  TORCH_CHECK_NOT_IMPLEMENTED(results.has_value(), display_name(op),
+  TORCH_CHECK_NOT_IMPLEMENTED(results.has_value(), ir::op_text(op),
                               ": no metadata for these operands");
 
   // Written arguments come back as they are; fresh results get their rule's metadata.

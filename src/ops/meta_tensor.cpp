@@ -120,13 +120,6 @@ c10::Device result_device(const MetaCall& call) {
   return found;
 }
 
-std::string display_name(const c10::OperatorHandle& op) {
-  std::string name = op.operator_name().name;
-  if (size_t at = name.find("::"); at != std::string::npos) name.replace(at, 2, ".");
-  const std::string& overload = op.operator_name().overload_name;
-  return overload.empty() ? name : name + "." + overload;
-}
-
 std::string operand_types(const MetaCall& call) {
   std::string text;
   for (const MetaArg& arg : call.args) {

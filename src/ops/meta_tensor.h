@@ -42,8 +42,6 @@ bool takes_tensor_list(const c10::TypePtr& type);  // Tensor[], Tensor?[], Tenso
 /// device.
 c10::Device result_device(const MetaCall& call);
 
-/// `aten.max.dim`
-std::string display_name(const c10::OperatorHandle& op);
 /// The types of the tensor operands, for messages: `f32[4], none, i64[2]`.
 std::string operand_types(const MetaCall& call);
 

@@ -1,6 +1,7 @@
 #include "ops/metadata.h"
 
 #include "base/error.h"
+#include "ir/op_names.h"
 #include "ops/kernel_answers.h"
 #include "ops/meta_tensor.h"
 #include "ops/op_table.h"
@@ -146,17 +147,17 @@ class KeyWriter {
 void refuse_if_data_decides(const MetaCall& call) {
   const OpInfo& facts = info(call.op);
   if (facts.reads_data) {
-    TANDEM_UNSUPPORTED("trace", display_name(call.op), " returns a value that depends on data",
+    TANDEM_UNSUPPORTED("trace", ir::op_text(call.op),
+                       " reads the value of a tensor, which a trace does not have",
                        "\n  operands: ", operand_types(call),
-                       "\n  remedy:   compute it outside the compiled function and pass it in, or "
-                       "express it with tensor operations");
+                       "\n  remedy:   read it outside the compiled function and pass the number as an "
+                       "argument, or keep the computation on tensors (torch::where instead of if)");
   }
   if (facts.data_dependent_shape) {
-    TANDEM_UNSUPPORTED(
-        "trace", display_name(call.op), " has a result whose size depends on data",
-        "\n  operands: ", operand_types(call),
-        "\n  remedy:   call it outside the compiled function, or use a masked operation "
-        "of fixed size such as where");
+    TANDEM_UNSUPPORTED("trace", ir::op_text(call.op), " has a result whose size depends on data",
+                       "\n  operands: ", operand_types(call),
+                       "\n  remedy:   use a form with a fixed size (torch::where, masked_fill, a mask that "
+                       "multiplies), or call it outside the compiled function");
   }
 }
 
@@ -220,7 +221,7 @@ const std::vector<MetaResult>& MetadataPropagator::propagate(const c10::Operator
   }
 
   const auto& arguments = op.schema().arguments();
-  TANDEM_CHECK(args.size() == arguments.size(), "trace", display_name(op), " got ", args.size(),
+  TANDEM_CHECK(args.size() == arguments.size(), "trace", ir::op_text(op), " got ", args.size(),
                " arguments, its schema has ", arguments.size());
   std::vector<MetaArg> meta_args;
   meta_args.reserve(args.size());

@@ -1,6 +1,7 @@
 #include "ops/rule_blocks.h"
 
 #include "base/error.h"
+#include "ir/op_names.h"
 #include "ops/meta_tensor.h"
 
 #include <ATen/ExpandUtils.h>
@@ -16,13 +17,13 @@ const MetaArg& Args::arg(Key key) const {
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].name() == key.name) return call_.args[i];
   }
-  TANDEM_CHECK(false, "trace", display_name(call_.op), " has no argument ", key.name);
+  TANDEM_CHECK(false, "trace", ir::op_text(call_.op), " has no argument ", key.name);
 }
 
 const TensorMeta& Args::meta(Key key) const {
   const MetaArg& found = arg(key);
   TANDEM_CHECK(found.kind == MetaArg::Kind::Tensor, "trace", "argument ", key.position, key.name,
-               " of ", display_name(call_.op), " is not a tensor");
+               " of ", ir::op_text(call_.op), " is not a tensor");
   return found.tensors[0];
 }
 

@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "ir/op_names.h"
 #include "ops/meta_tensor.h"
 #include "ops/rules.h"
 
@@ -43,7 +44,7 @@ Results index(const MetaCall& call) {
     if (!indices.type) continue;
     if (indices.type->dtype != ScalarType::Bool && indices.type->dtype != ScalarType::Byte)
       continue;
-    TANDEM_UNSUPPORTED("trace", display_name(call.op),
+    TANDEM_UNSUPPORTED("trace", ir::op_text(call.op),
                        " with a mask has a result whose size depends on data",
                        "\n  operands: ", operand_types(call),
                        "\n  remedy:   keep the full size and use where or masked_fill");
@@ -54,7 +55,7 @@ Results index(const MetaCall& call) {
 Results repeat_interleave(const MetaCall& call) {
   Args args(call);
   if (args.none("output_size")) {
-    TANDEM_UNSUPPORTED("trace", display_name(call.op), " has a result whose size depends on data",
+    TANDEM_UNSUPPORTED("trace", ir::op_text(call.op), " has a result whose size depends on data",
                        "\n  operands: ", operand_types(call), "\n  remedy:   give output_size");
   }
   return answer(contiguous(*args.tensor("repeats"), {args.integer("output_size")}));

@@ -1,11 +1,11 @@
 #include "tandem/about.h"
 
-#include <cstdlib>
-
 #include "base/build_info.h"
 #include "pipeline/environment.h"
 #include "tandem/backend.h"
 #include "tandem/error.h"
+
+#include <cstdlib>
 
 namespace tandem {
 namespace {
@@ -24,7 +24,10 @@ BackendState state_of(const char* name) {
 }  // namespace
 
 About about() {
-  About about{.version = base::kVersion, .torch_version = base::kTorchVersion, .backends = {}, .settings = {}};
+  About about{.version = base::kVersion,
+              .torch_version = base::kTorchVersion,
+              .backends = {},
+              .settings = {}};
   // The names that backend() knows; tests/cli compares them with its error.
   for (const char* name : {"eager", "llvm"}) about.backends.push_back(state_of(name));
   for (const std::string& name : pipeline::environment_names()) {

@@ -1,21 +1,11 @@
 #include "tracing/operand_text.h"
 
-#include <ATen/FunctionalTensorWrapper.h>
-
-#include <algorithm>
 #include <sstream>
+#include <utility>
 
 #include "tandem/ir/type.h"
-#include "tracing/traced_tensor.h"
 
 namespace tandem::tracing {
-
-std::string op_text(const c10::OperatorHandle& op) {
-  std::string text = op.operator_name().name;
-  if (size_t at = text.find("::"); at != std::string::npos) text.replace(at, 2, ".");
-  if (!op.operator_name().overload_name.empty()) text += "." + op.operator_name().overload_name;
-  return text;
-}
 
 std::string tensor_text(const at::Tensor& tensor) {
   if (!tensor.defined()) return "undefined";
@@ -49,19 +39,6 @@ std::string operands_text(c10::ArrayRef<c10::IValue> operands) {
     }
   }
   return out.str();
-}
-
-bool result_size_depends_on_data(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> operands) {
-  const std::string& name = op.operator_name().name;
-  if (name == "aten::index") {
-    auto indices = operands[1].toOptionalTensorVector();
-    return std::any_of(indices.begin(), indices.end(), [](const std::optional<at::Tensor>& index) {
-      return index && index->defined() &&
-             (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
-    });
-  }
-  if (name == "aten::repeat_interleave") return operands.back().isNone();
-  return true;
 }
 
 }  // namespace tandem::tracing

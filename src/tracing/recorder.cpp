@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "ir/ivalue.h"
+#include "ir/op_names.h"
 #include "ops/libtorch_version.h"
 #include "ops/op_table.h"
 #include "tracing/operand_text.h"
@@ -62,22 +63,6 @@ ops::TensorMeta meta_of_operand(ops::MetadataPropagator& metadata, const at::Ten
   if (!tensor.defined()) return {};
   if (TracedTensor* traced = as_traced(tensor)) return traced->meta();
   return metadata.meta_of(tensor);
-}
-
-void refuse_what_reads_data(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> args) {
-  const ops::OpInfo& info = ops::info(op);
-  if (info.reads_data) {
-    TANDEM_UNSUPPORTED("trace", op_text(op), " reads the value of a tensor, which a trace does not have",
-                       "\n  operands: ", operands_text(args),
-                       "\n  remedy:   read it outside the compiled function and pass the number as an "
-                       "argument, or keep the computation on tensors (torch::where instead of if)");
-  }
-  if (info.data_dependent_shape && result_size_depends_on_data(op, args)) {
-    TANDEM_UNSUPPORTED("trace", op_text(op), " has a result whose size depends on data",
-                       "\n  operands: ", operands_text(args),
-                       "\n  remedy:   use a form with a fixed size (torch::where, masked_fill, a mask that "
-                       "multiplies), or call it outside the compiled function");
-  }
 }
 
 /// Nodes of the operands: values of traced tensors; real tensors become constants of the graph.
@@ -155,7 +140,7 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
       TracedTensor* traced = as_traced(tensor);
       if (!traced) return;
       any_traced = true;
-      TANDEM_REQUIRE(recording && traced->recording_id() == recording->id(), "trace", op_text(op),
+      TANDEM_REQUIRE(recording && traced->recording_id() == recording->id(), "trace", ir::op_text(op),
                      " was given a tensor that belongs to a trace which is over",
                      "\n  operand: ", tensor_text(tensor),
                      "\n  remedy:  do not keep tensors that the compiled function made or received in "
@@ -172,10 +157,9 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
     return;
   }
 
-  refuse_what_reads_data(op, args);
   const ops::OpInfo& info = ops::info(op);
   if (info.writes_arguments) {
-    TANDEM_UNSUPPORTED("trace", op_text(op), " writes its arguments and has no functional form",
+    TANDEM_UNSUPPORTED("trace", ir::op_text(op), " writes its arguments and has no functional form",
                        "\n  operands: ", operands_text(args),
                        "\n  remedy:   register a functional variant of the op, or call it outside the "
                        "compiled function");

@@ -8,8 +8,10 @@
 #include <torch/library.h>
 #include <torch/version.h>
 
+#include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "ops/libtorch_version.h"
@@ -63,9 +65,12 @@ void check_keys_are_free() {
   }
 }
 
-/// Registrations live as long as the process.
-torch::Library* library(const char* name, c10::DispatchKey key) {
-  return new torch::Library(torch::Library::IMPL, name, key, __FILE__, __LINE__);
+/// Registrations live as long as the process: taking them back at exit would race with libtorch's own end.
+torch::Library& library(const char* name, c10::DispatchKey key) {
+  static auto* const kept = new std::vector<std::unique_ptr<torch::Library>>;
+  kept->push_back(
+      std::make_unique<torch::Library>(torch::Library::IMPL, name, key, __FILE__, __LINE__));
+  return *kept->back();
 }
 
 }  // namespace
@@ -76,10 +81,10 @@ void register_hooks() {
     check_libtorch();
     check_keys_are_free();
     library("_", libtorch::kRecordKey)
-        ->fallback(torch::CppFunction::makeFromBoxedFunction<&record>());
+        .fallback(torch::CppFunction::makeFromBoxedFunction<&record>());
     library("_", libtorch::kLiftKey)
-        ->fallback(torch::CppFunction::makeFromBoxedFunction<&lift_arguments>());
-    library("aten", c10::DispatchKey::Functionalize)->impl("native_batch_norm", TORCH_FN(batch_norm));
+        .fallback(torch::CppFunction::makeFromBoxedFunction<&lift_arguments>());
+    library("aten", c10::DispatchKey::Functionalize).impl("native_batch_norm", TORCH_FN(batch_norm));
     ops::register_missing_meta_kernels();
   });
 }

@@ -221,9 +221,8 @@ TEST(MetadataPropagator, RefusesSizesThatDependOnData) {
   EXPECT_EQ(error_of([&] { ask(propagator, "nonzero", {at::zeros({4})}); }),
             "trace: aten.nonzero has a result whose size depends on data\n"
             "  operands: f32[4]\n"
-            "  remedy:   call it outside the compiled function, or use a masked operation of fixed "
-            "size such as "
-            "where");
+            "  remedy:   use a form with a fixed size (torch::where, masked_fill, a mask that "
+            "multiplies), or call it outside the compiled function");
   c10::List<std::optional<at::Tensor>> mask({at::ones({4}, at::kBool)});
   EXPECT_EQ(error_of([&] { ask(propagator, "index.Tensor", {at::zeros({4}), mask}); }),
             "trace: aten.index.Tensor with a mask has a result whose size depends on data\n"
@@ -239,11 +238,10 @@ TEST(MetadataPropagator, RefusesSizesThatDependOnData) {
 TEST(MetadataPropagator, RefusesValuesThatDependOnData) {
   MetadataPropagator propagator;
   EXPECT_EQ(error_of([&] { ask(propagator, "equal", {at::zeros({4}), at::zeros({4})}); }),
-            "trace: aten.equal returns a value that depends on data\n"
+            "trace: aten.equal reads the value of a tensor, which a trace does not have\n"
             "  operands: f32[4], f32[4]\n"
-            "  remedy:   compute it outside the compiled function and pass it in, or express it "
-            "with tensor "
-            "operations");
+            "  remedy:   read it outside the compiled function and pass the number as an argument, or "
+            "keep the computation on tensors (torch::where instead of if)");
 }
 
 TEST(MetadataPropagator, RefusesToRunLargeKernelsOnZeros) {
