@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times the capture of the 12-block transformer: Tandem against torch's aot_function, in turns.
 
-Usage: run_capture.py --program build/release/bin/capture_bench [--peer .venv/bin/python] [--rounds 15]
+Usage: run_capture.py --program build/release/bin/capture_bench [--peer .venv/bin/python] [--rounds 16]
                       [--out FILE]
 Both processes stay alive, so the first round of each is its cold start and the others are warm.
 """
@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import pathlib
+import random
 import statistics
 import subprocess
 import sys
@@ -50,18 +51,22 @@ class Contestant:
         return result
 
 
-def interval(ratios):
-    """95 % interval of a median: see Rounds::ratio in rounds.cpp."""
-    ratios = sorted(ratios)
-    skip = max(0, int((len(ratios) - 1.96 * len(ratios) ** 0.5) / 2))
-    return ratios[skip], ratios[-1 - skip]
+def interval(rounds, resamples=4000):
+    """95 % interval of the ratio of medians, by resampling whole rounds as Rounds::ratio in rounds.cpp does."""
+    source = random.Random(1)
+    ratios = []
+    for _ in range(resamples):
+        sample = source.choices(rounds, k=len(rounds))
+        ratios.append(statistics.median(theirs for _, theirs in sample) / statistics.median(mine for mine, _ in sample))
+    ratios.sort()
+    return ratios[resamples // 40], ratios[-1 - resamples // 40]
 
 
 def compare(ours, peer):
     pairs = list(zip(ours.answers, peer.answers))
     warm = pairs[1:] or pairs
     a, b = ours.summary(), peer.summary()
-    low, high = interval([theirs["capture_ms"] / mine["capture_ms"] for mine, theirs in warm])
+    low, high = interval([(mine["capture_ms"], theirs["capture_ms"]) for mine, theirs in warm])
     return {
         "ratio": b["capture_ms"] / a["capture_ms"],
         "ratio_low": low,

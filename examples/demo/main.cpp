@@ -29,11 +29,13 @@ using namespace demo;
 namespace F = torch::nn::functional;
 using Clock = std::chrono::steady_clock;
 
+constexpr double kSampleSeconds = 15;  // a busy machine writes a shorter text
+
 struct Settings {
   int64_t steps = 700;
   int64_t batch = 16;
   int64_t sample = 400;
-  double limit_seconds = 105;
+  double limit_seconds = 85;
   std::string text_file = kTextFile;
   std::string out = "demo-out";
 };
@@ -187,7 +189,8 @@ std::string write_text(Transformer net, const Corpus& corpus, int64_t window, in
   at::Generator generator = at::detail::createCPUGenerator(7);
   at::Tensor seen = corpus.codes.narrow(0, corpus.size() / 2, window).unsqueeze(0);
   std::string text;
-  for (int64_t i = 0; i < count; ++i) {
+  const auto start = Clock::now();
+  for (int64_t i = 0; i < count && seconds_since(start) < kSampleSeconds; ++i) {
     const at::Tensor logits = forward(seen).select(1, window - 1);
     const at::Tensor next =
         torch::multinomial(torch::softmax(logits / 0.7, -1), 1, false, generator);

@@ -1,5 +1,8 @@
 #pragma once
 
+#include "tandem/export.h"
+#include "tandem/ir/graph.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <memory>
@@ -7,9 +10,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "tandem/export.h"
-#include "tandem/ir/graph.h"
 
 namespace tandem {
 
@@ -34,7 +34,8 @@ class TANDEM_API Executable {
   virtual ~Executable() = default;
 
   /// Inputs in graph order, results in output order; an undefined result is an undefined tensor.
-  /// Runs below autograd: no result has a grad_fn. Inputs that the context calls releasable may be reset.
+  /// Runs below autograd: no result has a grad_fn. Inputs that the context calls releasable may be
+  /// reset.
   virtual std::vector<at::Tensor> run(std::span<at::Tensor> inputs) = 0;
 };
 

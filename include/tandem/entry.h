@@ -1,15 +1,15 @@
 #pragma once
 
+#include "tandem/export.h"
+#include "tandem/ir/graph.h"
+#include "tandem/ir/signature.h"
+#include "tandem/stages.h"
+
 #include <iosfwd>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include "tandem/export.h"
-#include "tandem/ir/graph.h"
-#include "tandem/ir/signature.h"
-#include "tandem/stages.h"
 
 namespace tandem {
 
@@ -40,7 +40,8 @@ struct Stats {
   int64_t eager_calls = 0;
   int64_t zero_fallbacks = 0;  // metadata learnt by running a kernel on zeros
   std::vector<Miss> misses{};
-  std::map<std::string, double> seconds{};  // per stage: trace, signature, joint, passes, partition, lower
+  std::map<std::string, double>
+      seconds{};  // per stage: trace, signature, joint, passes, partition, lower
 };
 TANDEM_API std::ostream& operator<<(std::ostream& out, const Stats& stats);
 

@@ -1,9 +1,9 @@
 #pragma once
 
+#include "tandem/export.h"
+
 #include <stdexcept>
 #include <string>
-
-#include "tandem/export.h"
 
 namespace tandem {
 
@@ -12,7 +12,8 @@ class TANDEM_API Error : public std::runtime_error {
  public:
   Error(std::string stage, const std::string& text);
 
-  /// The stage that raised it: `trace`, `joint`, `partition`, `lower`, `call`, `parse`, `options`, ...
+  /// The stage that raised it: `trace`, `joint`, `partition`, `lower`, `call`, `parse`, `options`,
+  /// ...
   const std::string& stage() const noexcept { return stage_; }
 
  private:

@@ -1,5 +1,9 @@
 #pragma once
 
+#include "tandem/entry.h"
+#include "tandem/export.h"
+#include "tandem/options.h"
+
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
@@ -13,16 +17,15 @@
 #include <variant>
 #include <vector>
 
-#include "tandem/entry.h"
-#include "tandem/export.h"
-#include "tandem/options.h"
-
-/// The border between the typed handles of compile.h and the library: arguments and results as flat lists.
+/// The border between the typed handles of compile.h and the library: arguments and results as flat
+/// lists.
 namespace tandem::detail {
 
-/// A guarded constant: everything in the arguments that is not a tensor. Lengths of vectors and presence of
-/// optionals are constants too, so the list also fixes the structure. Enums, dtypes come as int64_t.
-using Constant = std::variant<bool, int64_t, double, std::complex<double>, std::string, at::Generator>;
+/// A guarded constant: everything in the arguments that is not a tensor. Lengths of vectors and
+/// presence of optionals are constants too, so the list also fixes the structure. Enums, dtypes
+/// come as int64_t.
+using Constant =
+    std::variant<bool, int64_t, double, std::complex<double>, std::string, at::Generator>;
 
 /// Arguments or results of a call, flattened in declaration order.
 struct Flat {
@@ -66,6 +69,7 @@ class TANDEM_API CompiledFunction {
   virtual void release_cached_memory() = 0;
 };
 
-TANDEM_API Joint export_joint(const FlatFunction& function, const Flat& arguments, const Options& options);
+TANDEM_API Joint export_joint(const FlatFunction& function, const Flat& arguments,
+                              const Options& options);
 
 }  // namespace tandem::detail

@@ -1,5 +1,9 @@
 #pragma once
 
+#include "tandem/backend.h"
+#include "tandem/export.h"
+#include "tandem/stages.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <concepts>
@@ -13,10 +17,6 @@
 #include <variant>
 #include <vector>
 
-#include "tandem/backend.h"
-#include "tandem/export.h"
-#include "tandem/stages.h"
-
 namespace torch::nn {
 class Module;
 }
@@ -27,7 +27,7 @@ enum class Dynamic { automatic, never, always };  // automatic: a size that chan
 enum class IntegerSizes { checked, inferred, strict };
 enum class Mutations { in_graph, epilogue };  // where write-back to arguments happens
 enum class OnOverflow { eager, error };       // more than max_entries specialisations
-enum class OnUnsupported { error, eager };    // eager: the whole call runs eagerly, with one warning
+enum class OnUnsupported { error, eager };  // eager: the whole call runs eagerly, with one warning
 
 /// Progress of a compile; `done` is 0..1 of the whole.
 struct Event {
@@ -38,10 +38,10 @@ struct Event {
 /// A backend by name or by object.
 class TANDEM_API BackendRef {
  public:
-  BackendRef(const char* name) : ref_(std::string(name)) {}       // NOLINT: a name is a backend
-  BackendRef(std::string name) : ref_(std::move(name)) {}         // NOLINT
+  BackendRef(const char* name) : ref_(std::string(name)) {}  // NOLINT: a name is a backend
+  BackendRef(std::string name) : ref_(std::move(name)) {}    // NOLINT
   template <std::derived_from<Backend> B>
-  BackendRef(std::shared_ptr<B> backend)                          // NOLINT
+  BackendRef(std::shared_ptr<B> backend)  // NOLINT
       : ref_(std::shared_ptr<Backend>(std::move(backend))) {}
 
   std::string name() const;
@@ -52,7 +52,8 @@ class TANDEM_API BackendRef {
   std::variant<std::string, std::shared_ptr<Backend>> ref_;
 };
 
-/// A value to guard on: a nullary callable that returns bool, an integer, an enum, a double or a string.
+/// A value to guard on: a nullary callable that returns bool, an integer, an enum, a double or a
+/// string.
 class GuardFn {
  public:
   using Value = std::variant<bool, int64_t, double, std::string>;
@@ -84,8 +85,8 @@ class GuardFn {
   std::function<Value()> fn_;
 };
 
-/// Every field has a default that works. What is not built yet raises an UnsupportedError when it is set to
-/// anything but its default; docs/reference/options.md has the list.
+/// Every field has a default that works. What is not built yet raises an UnsupportedError when it
+/// is set to anything but its default; docs/reference/options.md has the list.
 struct Options {
   BackendRef backend = "eager";
   Partitioner partitioner = default_partition;

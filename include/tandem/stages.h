@@ -1,22 +1,22 @@
 #pragma once
 
+#include "tandem/export.h"
+#include "tandem/ir/graph.h"
+#include "tandem/ir/signature.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "tandem/export.h"
-#include "tandem/ir/graph.h"
-#include "tandem/ir/signature.h"
-
 namespace tandem {
 
 struct Options;
 
-/// What capture makes of a function: forward and, if anything needs a gradient, backward in one graph.
-/// Inputs: lifted tensors, arguments, tangents. Outputs: new data of written inputs, fresh results, then one
-/// gradient per forward input that requires grad.
+/// What capture makes of a function: forward and, if anything needs a gradient, backward in one
+/// graph. Inputs: lifted tensors, arguments, tangents. Outputs: new data of written inputs, fresh
+/// results, then one gradient per forward input that requires grad.
 struct Joint {
   ir::Graph graph;
   ir::Signature signature;
@@ -43,7 +43,8 @@ struct Split {
 
 using Partitioner = std::function<Split(const Joint&, const Options&)>;
 
-/// Saves what the recorded backward reads, except that views of inputs are made again from the input.
+/// Saves what the recorded backward reads, except that views of inputs are made again from the
+/// input.
 TANDEM_API Split default_partition(const Joint& joint, const Options& options);
 /// The cut that saves the fewest bytes. Not built yet: an UnsupportedError.
 TANDEM_API Split min_cut(const Joint& joint, const Options& options);

@@ -16,9 +16,10 @@ void throw_internal(const char* stage, const char* condition, const char* file, 
   std::string_view path = file;
   // From the repository root: the build folder's own prefix says nothing to a reader.
   if (size_t at = path.rfind("/src/"); at != std::string_view::npos) path.remove_prefix(at + 1);
-  throw InternalError(stage, str(text, "\n  check:  ", condition, "\n  where:  ", path, ":", line,
-                                 "\n  remedy: this is a defect of Tandem; please report it with the "
-                                 "program that shows it"));
+  throw InternalError(stage,
+                      str(text, "\n  check:  ", condition, "\n  where:  ", path, ":", line,
+                          "\n  remedy: this is a defect of Tandem; please report it with the "
+                          "program that shows it"));
 }
 
 }  // namespace tandem::base

@@ -1,9 +1,9 @@
 #pragma once
 
+#include "tandem/error.h"
+
 #include <sstream>
 #include <string>
-
-#include "tandem/error.h"
 
 namespace tandem::base {
 
@@ -15,15 +15,15 @@ std::string str(const Parts&... parts) {
   return out.str();
 }
 
-[[noreturn]] void throw_internal(const char* stage, const char* condition, const char* file, int line,
-                                 const std::string& text);
+[[noreturn]] void throw_internal(const char* stage, const char* condition, const char* file,
+                                 int line, const std::string& text);
 
 }  // namespace tandem::base
 
 /// The caller can fix it. `stage` is the first word of the text; details go on lines of their own:
 /// `"\n  remedy: ..."`. The text is built only on failure.
-#define TANDEM_REQUIRE(condition, stage, ...)                                  \
-  do {                                                                         \
+#define TANDEM_REQUIRE(condition, stage, ...)                                             \
+  do {                                                                                    \
     if (!(condition)) throw ::tandem::UserError(stage, ::tandem::base::str(__VA_ARGS__)); \
   } while (false)
 
@@ -32,10 +32,10 @@ std::string str(const Parts&... parts) {
   throw ::tandem::UnsupportedError(stage, ::tandem::base::str(__VA_ARGS__))
 
 /// Our own mistake if it does not hold.
-#define TANDEM_CHECK(condition, stage, ...)                                            \
-  do {                                                                                 \
-    if (!(condition)) {                                                                \
-      ::tandem::base::throw_internal(stage, #condition, __FILE__, __LINE__,            \
-                                     ::tandem::base::str(__VA_ARGS__));                \
-    }                                                                                  \
+#define TANDEM_CHECK(condition, stage, ...)                                 \
+  do {                                                                      \
+    if (!(condition)) {                                                     \
+      ::tandem::base::throw_internal(stage, #condition, __FILE__, __LINE__, \
+                                     ::tandem::base::str(__VA_ARGS__));     \
+    }                                                                       \
   } while (false)

@@ -63,15 +63,17 @@ std::optional<Operand> number_operand(const at::Tensor& tensor) {
       !tensor.unsafeGetTensorImpl()->has_storage() || !tensor.is_cpu()) {
     return std::nullopt;
   }
+  // Untyped: libtorch releases do not all export the typed accessors under one name.
+  const void* data = tensor.const_data_ptr();
   switch (tensor.scalar_type()) {
     case at::kBool:
-      return *tensor.const_data_ptr<bool>();
+      return *static_cast<const bool*>(data);
     case at::kLong:
-      return Size(*tensor.const_data_ptr<int64_t>());
+      return Size(*static_cast<const int64_t*>(data));
     case at::kDouble:
-      return *tensor.const_data_ptr<double>();
+      return *static_cast<const double*>(data);
     case at::kComplexDouble: {
-      auto number = *tensor.const_data_ptr<c10::complex<double>>();
+      auto number = *static_cast<const c10::complex<double>*>(data);
       return std::complex<double>(number.real(), number.imag());
     }
     default:

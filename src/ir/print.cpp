@@ -173,7 +173,9 @@ class Printer {
     size_t next = 0;
     bool first = true;
     // The verifier prints broken nodes too: one may have fewer results than its shape says.
-    const auto take = [&] { return next < node.results().size() ? node.results()[next++] : kNoValue; };
+    const auto take = [&] {
+      return next < node.results().size() ? node.results()[next++] : kNoValue;
+    };
     for (int64_t length : node.result_shape()) {
       separate(first);
       if (length == kSingle) {

@@ -1,14 +1,14 @@
 #include "joint/build_joint.h"
 
-#include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/variable.h>
-
 #include "base/error.h"
 #include "joint/gradients.h"
 #include "signature/read_signature.h"
 #include "tandem/ir/text.h"
 #include "tracing/traced_tensor.h"
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
 
 namespace tandem::joint {
 namespace {
@@ -20,7 +20,8 @@ bool needs_tangent(const ir::OutputFacts& output) {
 }
 
 /// One output per written input, one per fresh result, one gradient per input that requires grad.
-std::vector<ir::Output> outputs_in_calling_order(const tracing::Trace& trace, const ir::Signature& signature,
+std::vector<ir::Output> outputs_in_calling_order(const tracing::Trace& trace,
+                                                 const ir::Signature& signature,
                                                  const std::vector<size_t>& order,
                                                  const std::vector<ir::ValueId>& result_values,
                                                  const std::vector<ir::ValueId>& new_data,
@@ -39,8 +40,9 @@ std::vector<ir::Output> outputs_in_calling_order(const tracing::Trace& trace, co
   for (size_t i = 0; i < order.size(); ++i) {
     if (!wants_gradient(trace.stand_ins()[order[i]])) continue;
     const at::Tensor& gradient = gradients[next++];
-    outputs.push_back({gradient.defined() ? tracing::current_value(gradient) : ir::kNoValue,
-                       ir::Descriptor::grad(static_cast<int64_t>(i), signature.inputs[i].role.name)});
+    outputs.push_back(
+        {gradient.defined() ? tracing::current_value(gradient) : ir::kNoValue,
+         ir::Descriptor::grad(static_cast<int64_t>(i), signature.inputs[i].role.name)});
   }
   return outputs;
 }
@@ -69,8 +71,8 @@ Joint build_joint(tracing::Trace& trace, ir::Signature signature, std::string na
     task.roots.push_back(torch::autograd::impl::gradient_edge(result));
     task.tangents.push_back(tracing::make_tangent(recording, result, index));
     const ir::ValueId input = recording.graph().inputs().back();
-    signature.tangents.push_back({.output = static_cast<int64_t>(i),
-                                  .type = recording.graph().value(input).tensor_type()});
+    signature.tangents.push_back(
+        {.output = static_cast<int64_t>(i), .type = recording.graph().value(input).tensor_type()});
   }
   signature.training = !signature.tangents.empty();
   for (size_t position : order) {
@@ -81,16 +83,18 @@ Joint build_joint(tracing::Trace& trace, ir::Signature signature, std::string na
 
   const size_t inputs_before = trace.stand_ins().size();
   const Gradients gradients = differentiate(recording, task);
-  for (size_t i = 0; i < gradients.raises.size(); ++i) signature.tangents[i].raises = gradients.raises[i];
+  for (size_t i = 0; i < gradients.raises.size(); ++i)
+    signature.tangents[i].raises = gradients.raises[i];
   if (trace.stand_ins().size() != inputs_before) {
-    TANDEM_UNSUPPORTED("joint", "the backward (a hook or custom function) closes over ",
-                       trace.name_of(trace.stand_ins().back()), ", which the forward never used",
-                       "\n  remedy: use the tensor in the forward, or save it with save_for_backward");
+    TANDEM_UNSUPPORTED(
+        "joint", "the backward (a hook or custom function) closes over ",
+        trace.name_of(trace.stand_ins().back()), ", which the forward never used",
+        "\n  remedy: use the tensor in the forward, or save it with save_for_backward");
   }
 
   ir::Graph& graph = recording.graph();
-  graph.set_outputs(outputs_in_calling_order(trace, signature, order, result_values, new_data,
-                                             gradients.values));
+  graph.set_outputs(
+      outputs_in_calling_order(trace, signature, order, result_values, new_data, gradients.values));
   std::vector<ir::ValueId> inputs;
   for (size_t position : order) inputs.push_back(trace.stand_ins()[position].input);
   for (ir::ValueId input : graph.inputs()) {

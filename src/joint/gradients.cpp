@@ -1,10 +1,10 @@
 #include "joint/gradients.h"
 
+#include "tandem/error.h"
+
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
-
-#include "tandem/error.h"
 
 namespace tandem::joint {
 namespace {
@@ -13,7 +13,8 @@ namespace autograd = torch::autograd;
 
 std::vector<at::Tensor> run_engine(const Differentiation& task) {
   // The graph is kept: a retry after an error walks it again.
-  return autograd::Engine::get_default_engine().execute(task.roots, task.tangents, /*keep_graph=*/true,
+  return autograd::Engine::get_default_engine().execute(task.roots, task.tangents,
+                                                        /*keep_graph=*/true,
                                                         /*create_graph=*/false,
                                                         /*accumulate_grad=*/false, task.wanted);
 }

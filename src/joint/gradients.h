@@ -1,20 +1,22 @@
 #pragma once
 
+#include "tracing/recording.h"
+#include "tracing/stand_in.h"
+
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/edge.h>
 
 #include <string>
 #include <vector>
 
-#include "tracing/recording.h"
-#include "tracing/stand_in.h"
-
 namespace tandem::joint {
 
-/// Whether the backward shall compute a gradient for it: once per tensor, where a gradient can flow.
+/// Whether the backward shall compute a gradient for it: once per tensor, where a gradient can
+/// flow.
 bool wants_gradient(const tracing::StandIn& stand_in);
 
-/// Gradients of edges, not of tensors: the edge taken at entry stays right whatever happens to the tensor.
+/// Gradients of edges, not of tensors: the edge taken at entry stays right whatever happens to the
+/// tensor.
 struct Differentiation {
   std::vector<torch::autograd::Edge> roots;
   std::vector<at::Tensor> tangents;  // one per root
@@ -26,8 +28,9 @@ struct Gradients {
   std::vector<std::string> raises;  // one per tangent: what eager's backward would throw, or empty
 };
 
-/// Runs the engine into the recording. Eager raises in backward, not in the call, when a saved tensor was
-/// overwritten: a tangent that raises is marked, the others are differentiated without it.
+/// Runs the engine into the recording. Eager raises in backward, not in the call, when a saved
+/// tensor was overwritten: a tangent that raises is marked, the others are differentiated without
+/// it.
 Gradients differentiate(tracing::Recording& recording, const Differentiation& task);
 
 }  // namespace tandem::joint

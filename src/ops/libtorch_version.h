@@ -7,8 +7,8 @@
 #include <memory>
 #include <utility>
 
-/// Everything that differs between the supported libtorch versions (2.11 to 2.13), and the dispatch keys that
-/// libtorch leaves to other projects. No other file tests a version.
+/// Everything that differs between the supported libtorch versions (2.11 to 2.13), and the dispatch
+/// keys that libtorch leaves to other projects. No other file tests a version.
 
 namespace torch::autograd {
 struct Node;

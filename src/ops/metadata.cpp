@@ -147,17 +147,18 @@ class KeyWriter {
 void refuse_if_data_decides(const MetaCall& call) {
   const OpInfo& facts = info(call.op);
   if (facts.reads_data) {
-    TANDEM_UNSUPPORTED("trace", ir::op_text(call.op),
-                       " reads the value of a tensor, which a trace does not have",
-                       "\n  operands: ", operand_types(call),
-                       "\n  remedy:   read it outside the compiled function and pass the number as an "
-                       "argument, or keep the computation on tensors (torch::where instead of if)");
+    TANDEM_UNSUPPORTED(
+        "trace", ir::op_text(call.op), " reads the value of a tensor, which a trace does not have",
+        "\n  operands: ", operand_types(call),
+        "\n  remedy:   read it outside the compiled function and pass the number as an "
+        "argument, or keep the computation on tensors (torch::where instead of if)");
   }
   if (facts.data_dependent_shape) {
-    TANDEM_UNSUPPORTED("trace", ir::op_text(call.op), " has a result whose size depends on data",
-                       "\n  operands: ", operand_types(call),
-                       "\n  remedy:   use a form with a fixed size (torch::where, masked_fill, a mask that "
-                       "multiplies), or call it outside the compiled function");
+    TANDEM_UNSUPPORTED(
+        "trace", ir::op_text(call.op), " has a result whose size depends on data",
+        "\n  operands: ", operand_types(call),
+        "\n  remedy:   use a form with a fixed size (torch::where, masked_fill, a mask that "
+        "multiplies), or call it outside the compiled function");
   }
 }
 

@@ -4,8 +4,9 @@
 
 namespace tandem::ops {
 
-/// Whether a write through one tensor may be seen through the other: one storage, and overlapping places in it.
-/// Capture refuses by this rule what guards let pass by it. A tensor does not share memory with itself here.
+/// Whether a write through one tensor may be seen through the other: one storage, and overlapping
+/// places in it. Capture refuses by this rule what guards let pass by it. A tensor does not share
+/// memory with itself here.
 bool shares_memory(const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace tandem::ops

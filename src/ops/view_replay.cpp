@@ -1,12 +1,12 @@
 #include "ops/view_replay.h"
 
+#include "ir/ivalue.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/stack.h>
 
 #include <algorithm>
-
-#include "ir/ivalue.h"
 
 namespace tandem::ops {
 namespace {

@@ -1,10 +1,3 @@
-#include <atomic>
-#include <filesystem>
-#include <map>
-#include <mutex>
-#include <shared_mutex>
-#include <sstream>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "pipeline/environment.h"
@@ -14,6 +7,13 @@
 #include "runtime/call.h"
 #include "tandem/function.h"
 #include "tracing/trace.h"
+
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+#include <sstream>
 
 namespace tandem::pipeline {
 namespace {
@@ -65,7 +65,8 @@ class Function final : public detail::CompiledFunction {
   std::string explain(const detail::Flat& arguments) override {
     const runtime::ThreadState thread = runtime::ThreadState::now();
     if (EntryPtr entry = find(thread, arguments)) {
-      return "these arguments run an entry that exists\n" + describe_entry(*entry) + describe_stats(stats());
+      return "these arguments run an entry that exists\n" + describe_entry(*entry) +
+             describe_stats(stats());
     }
     std::ostringstream out;
     out << "these arguments would compile a new entry: " << miss_reason(thread, arguments) << "\n";
@@ -142,13 +143,15 @@ class Function final : public detail::CompiledFunction {
 
   /// Null: the call shall run eagerly.
   EntryPtr compile(const runtime::ThreadState& thread, const detail::Flat& arguments) {
-    // One compile at a time: a thread that waited for the same entry finds it instead of making it again.
+    // One compile at a time: a thread that waited for the same entry finds it instead of making it
+    // again.
     std::lock_guard compiling(compile_mutex_);
     if (EntryPtr entry = find(thread, arguments)) return entry;
     for (const Failure& failure : failures_) {
       if (!failure.guards.mismatch(thread, arguments)) return fail(failure.error);
     }
-    if (static_cast<int64_t>(entries_.size()) >= options_.max_entries) return overflow(thread, arguments);
+    if (static_cast<int64_t>(entries_.size()) >= options_.max_entries)
+      return overflow(thread, arguments);
 
     const std::string reason = miss_reason(thread, arguments);
     StageLog log(base::str("function", dump_number_, ".entry", stats_.compiles), options_.dump_dir);
@@ -166,13 +169,14 @@ class Function final : public detail::CompiledFunction {
         total += seconds;
       }
       entries_.push_back(entry);
-      base::log(base::LogLevel::Info, base::str("compiled entry ", entries_.size() - 1, " in ", total * 1e3,
-                                                " ms (", reason, ")"));
+      base::log(base::LogLevel::Info, base::str("compiled entry ", entries_.size() - 1, " in ",
+                                                total * 1e3, " ms (", reason, ")"));
       return entry;
     } catch (const Error&) {
       std::unique_lock lock(mutex_);
-      failures_.push_back({runtime::Guards(thread, arguments, function_.tensor_names(arguments), options_),
-                           std::current_exception()});
+      failures_.push_back(
+          {runtime::Guards(thread, arguments, function_.tensor_names(arguments), options_),
+           std::current_exception()});
     }
     return fail(failures_.back().error);
   }
@@ -194,21 +198,22 @@ class Function final : public detail::CompiledFunction {
   }
 
   EntryPtr overflow(const runtime::ThreadState& thread, const detail::Flat& arguments) {
-    const std::string text = base::str("the function has ", entries_.size(), " entries, max_entries allows ",
-                                       options_.max_entries, "; another would be needed because ",
-                                       miss_reason(thread, arguments));
-    const std::string remedy = "\n  remedy: raise Options::max_entries, or make the calls alike (pad to one size)";
+    const std::string text = base::str(
+        "the function has ", entries_.size(), " entries, max_entries allows ", options_.max_entries,
+        "; another would be needed because ", miss_reason(thread, arguments));
+    const std::string remedy =
+        "\n  remedy: raise Options::max_entries, or make the calls alike (pad to one size)";
     if (options_.on_overflow == OnOverflow::error) throw UserError("call", text + remedy);
     if (!overflow_warned_) base::warn("a compiled function runs eagerly: " + text + remedy);
     overflow_warned_ = true;
     return nullptr;
   }
 
-    const detail::FlatFunction function_;
+  const detail::FlatFunction function_;
   const Options options_;
   const int64_t dump_number_ = next_in_folder(options_.dump_dir);
-  std::mutex compile_mutex_;           // taken before mutex_, never the other way round
-  mutable std::shared_mutex mutex_;    // guards what follows
+  std::mutex compile_mutex_;         // taken before mutex_, never the other way round
+  mutable std::shared_mutex mutex_;  // guards what follows
   std::vector<EntryPtr> entries_;
   std::vector<Failure> failures_;
   Stats stats_;

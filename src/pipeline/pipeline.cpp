@@ -1,12 +1,12 @@
 #include "pipeline/pipeline.h"
 
-#include <torch/nn/module.h>
-
 #include "base/error.h"
 #include "joint/build_joint.h"
 #include "passes/registry.h"
 #include "signature/read_signature.h"
 #include "tracing/trace.h"
+
+#include <torch/nn/module.h>
 
 namespace tandem::pipeline {
 namespace {
@@ -20,10 +20,12 @@ tracing::KnownTensors known_tensors(const Options& options) {
     // Several modules may use one path; their position keeps the names apart.
     const std::string prefix = options.modules.size() > 1 ? std::to_string(i) + "." : "";
     for (const auto& item : options.modules[i]->named_parameters()) {
-      known.try_emplace(item.value().unsafeGetTensorImpl(), ir::Descriptor::param(prefix + item.key()));
+      known.try_emplace(item.value().unsafeGetTensorImpl(),
+                        ir::Descriptor::param(prefix + item.key()));
     }
     for (const auto& item : options.modules[i]->named_buffers()) {
-      known.try_emplace(item.value().unsafeGetTensorImpl(), ir::Descriptor::buffer(prefix + item.key()));
+      known.try_emplace(item.value().unsafeGetTensorImpl(),
+                        ir::Descriptor::buffer(prefix + item.key()));
     }
   }
   return known;
@@ -37,9 +39,10 @@ Captured capture(const detail::FlatFunction& function, const detail::Flat& argum
   log.time("trace", [&] { trace.run(function); });
   ir::Signature signature = log.time("signature", [&] { return signature::read_signature(trace); });
   Captured captured;
-  captured.joint =
-      log.time("joint", [&] { return joint::build_joint(trace, std::move(signature), "function.joint"); });
-  captured.result_constants.assign(trace.results().constants.begin(), trace.results().constants.end());
+  captured.joint = log.time(
+      "joint", [&] { return joint::build_joint(trace, std::move(signature), "function.joint"); });
+  captured.result_constants.assign(trace.results().constants.begin(),
+                                   trace.results().constants.end());
   captured.zero_fallbacks = trace.recording().metadata().counts().zeros;
   ir::verify(captured.joint.graph, "joint");
   log.dump("joint", captured.joint.graph);
@@ -52,7 +55,8 @@ void run_passes(ir::Graph& graph, StageLog& log) {
     log.dump(std::string(step.name), step.graph, step.changes > 0);
   };
   log.time("passes", [&] {
-    for (const char* name : kJointPasses) passes::run_pass(passes::find_pass(name), graph, observer);
+    for (const char* name : kJointPasses)
+      passes::run_pass(passes::find_pass(name), graph, observer);
   });
 }
 

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <memory>
-#include <string>
-
 #include "pipeline/stage_log.h"
 #include "runtime/entry_state.h"
 #include "tandem/function.h"
 #include "tandem/stages.h"
+
+#include <memory>
+#include <string>
 
 namespace tandem::pipeline {
 

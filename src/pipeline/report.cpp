@@ -1,11 +1,11 @@
 #include "pipeline/report.h"
 
+#include "pipeline/environment.h"
+
 #include <fmt/format.h>
 
 #include <numeric>
 #include <sstream>
-
-#include "pipeline/environment.h"
 
 namespace tandem::pipeline {
 namespace {
@@ -19,14 +19,16 @@ std::string bytes_text(int64_t bytes) {
 }
 
 void describe_saved(std::ostream& out, std::vector<Saved> saved) {
-  const int64_t total = std::accumulate(saved.begin(), saved.end(), int64_t{0},
-                                        [](int64_t sum, const Saved& one) { return sum + one.bytes; });
+  const int64_t total =
+      std::accumulate(saved.begin(), saved.end(), int64_t{0},
+                      [](int64_t sum, const Saved& one) { return sum + one.bytes; });
   out << "saved for the backward: " << saved.size() << " values, " << bytes_text(total)
       << " beside the inputs themselves\n";
-  std::stable_sort(saved.begin(), saved.end(), [](const Saved& a, const Saved& b) { return a.bytes > b.bytes; });
+  std::stable_sort(saved.begin(), saved.end(),
+                   [](const Saved& a, const Saved& b) { return a.bytes > b.bytes; });
   for (size_t i = 0; i < std::min(saved.size(), kMostSaved); ++i) {
-    out << fmt::format("  {:>10}  %{}: {}{}\n", bytes_text(saved[i].bytes), saved[i].name, saved[i].why,
-                       saved[i].line.empty() ? "" : " (" + saved[i].line + ")");
+    out << fmt::format("  {:>10}  %{}: {}{}\n", bytes_text(saved[i].bytes), saved[i].name,
+                       saved[i].why, saved[i].line.empty() ? "" : " (" + saved[i].line + ")");
   }
   if (saved.size() > kMostSaved) out << "  and " << saved.size() - kMostSaved << " smaller ones\n";
 }
@@ -36,8 +38,8 @@ void describe_saved(std::ostream& out, std::vector<Saved> saved) {
 std::string describe_entry(const runtime::EntryState& entry) {
   const Split& split = entry.split();
   std::ostringstream out;
-  out << (split.signature.training ? "training" : "inference") << " entry on backend " << entry.backend_name()
-      << ": " << split.forward.node_count() << " forward nodes";
+  out << (split.signature.training ? "training" : "inference") << " entry on backend "
+      << entry.backend_name() << ": " << split.forward.node_count() << " forward nodes";
   if (split.signature.training) out << ", " << split.backward.node_count() << " backward nodes";
   out << "\n" << split.signature;
   if (split.signature.training) describe_saved(out, split.saved);

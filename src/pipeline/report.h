@@ -1,9 +1,9 @@
 #pragma once
 
-#include <string>
-
 #include "runtime/entry_state.h"
 #include "tandem/entry.h"
+
+#include <string>
 
 namespace tandem::pipeline {
 

@@ -1,9 +1,9 @@
 #include "pipeline/stage_log.h"
 
-#include <fstream>
-
 #include "base/error.h"
 #include "tandem/ir/text.h"
+
+#include <fstream>
 
 namespace tandem::pipeline {
 

@@ -1,16 +1,17 @@
 #pragma once
 
+#include "tandem/ir/graph.h"
+
 #include <chrono>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <utility>
 
-#include "tandem/ir/graph.h"
-
 namespace tandem::pipeline {
 
-/// Watches one compile: how long each stage took, and its graph as a file if the user asked for dumps.
+/// Watches one compile: how long each stage took, and its graph as a file if the user asked for
+/// dumps.
 class StageLog {
  public:
   StageLog(std::string function_name, std::filesystem::path dump_dir)
@@ -30,7 +31,8 @@ class StageLog {
     return fn();
   }
 
-  /// Writes `<function>.<number>-<stage>.tdm` into the dump folder; a step that changed nothing says so.
+  /// Writes `<function>.<number>-<stage>.tdm` into the dump folder; a step that changed nothing
+  /// says so.
   void dump(const std::string& stage, const ir::Graph& graph, bool changed = true);
 
   const std::map<std::string, double>& seconds() const { return seconds_; }

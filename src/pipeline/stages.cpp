@@ -27,7 +27,8 @@ Split split(const Joint& joint, const Options& options) {
 }
 
 Boxed lower(const Split& parts, std::shared_ptr<Backend> backend) {
-  TANDEM_REQUIRE(backend, "lower", "the backend is null\n  remedy: pass tandem::backend(\"eager\")");
+  TANDEM_REQUIRE(backend, "lower",
+                 "the backend is null\n  remedy: pass tandem::backend(\"eager\")");
   // Lifted tensors are explicit inputs here, first, as in the graph.
   Split split = parts;
   for (size_t i = 0; i < split.signature.inputs.size(); ++i) {
@@ -36,8 +37,9 @@ Boxed lower(const Split& parts, std::shared_ptr<Backend> backend) {
   split.signature.lifted_count = 0;
   const size_t arity = split.signature.inputs.size();
   runtime::Guards guards(runtime::ThreadState::now(), {}, {}, Options{});
-  auto entry = std::make_shared<const runtime::EntryState>(Joint{}, std::move(split), std::move(backend),
-                                                           std::move(guards), std::vector<detail::Constant>{});
+  auto entry = std::make_shared<const runtime::EntryState>(Joint{}, std::move(split),
+                                                           std::move(backend), std::move(guards),
+                                                           std::vector<detail::Constant>{});
   return [entry, arity](std::vector<at::Tensor> inputs) {
     TANDEM_REQUIRE(inputs.size() == arity, "call", "the lowered function takes ", arity,
                    " tensors (lifted ones first), got ", inputs.size(),

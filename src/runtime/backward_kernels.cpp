@@ -1,8 +1,8 @@
 #include "runtime/backward_kernels.h"
 
-#include <algorithm>
-
 #include "partition/drop_tangents.h"
+
+#include <algorithm>
 
 namespace tandem::runtime {
 

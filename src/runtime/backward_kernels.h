@@ -1,16 +1,16 @@
 #pragma once
 
+#include "tandem/backend.h"
+
 #include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
 
-#include "tandem/backend.h"
-
 namespace tandem::runtime {
 
-/// The compiled backward, one executable per set of defined tangents. The set with all of them is compiled
-/// with the entry; the others are derived from the same graph when they are first met.
+/// The compiled backward, one executable per set of defined tangents. The set with all of them is
+/// compiled with the entry; the others are derived from the same graph when they are first met.
 class BackwardKernels {
  public:
   BackwardKernels(ir::Graph graph, CompileContext context, std::shared_ptr<Backend> backend);

@@ -1,12 +1,12 @@
 #include "runtime/call.h"
 
-#include <ATen/core/LegacyTypeDispatch.h>
-#include <torch/csrc/autograd/variable.h>
-
 #include "base/error.h"
 #include "ops/libtorch_version.h"
 #include "ops/view_replay.h"
 #include "runtime/call_node.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <torch/csrc/autograd/variable.h>
 
 namespace tandem::runtime {
 namespace {
@@ -18,12 +18,14 @@ std::vector<at::Tensor> gather_inputs(const EntryState& entry, const detail::Fla
   inputs.reserve(entry.signature().inputs.size());
   inputs.assign(entry.lifted().begin(), entry.lifted().end());
   for (size_t i = entry.lifted().size(); i < entry.signature().inputs.size(); ++i) {
-    inputs.push_back(arguments.tensors[static_cast<size_t>(entry.signature().inputs[i].role.index)]);
+    inputs.push_back(
+        arguments.tensors[static_cast<size_t>(entry.signature().inputs[i].role.index)]);
   }
   return inputs;
 }
 
-/// Values that the write-back would overwrite, or that are somebody else's memory, get memory of their own.
+/// Values that the write-back would overwrite, or that are somebody else's memory, get memory of
+/// their own.
 void protect(const CallPlan& plan, std::vector<at::Tensor>& outputs) {
   const auto own = [&](size_t position) { outputs[position] = outputs[position].clone(); };
   for (const WriteBack& write : plan.write_backs) {
@@ -47,7 +49,8 @@ void write_back(const EntryState& entry, std::span<const at::Tensor> inputs,
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ir::InputFacts& facts = entry.signature().inputs[i];
     if (facts.duplicate_of >= 0 || inputs[i].is_inference()) continue;
-    for (int64_t n = 0; n < facts.version_delta; ++n) inputs[i].unsafeGetTensorImpl()->bump_version();
+    for (int64_t n = 0; n < facts.version_delta; ++n)
+      inputs[i].unsafeGetTensorImpl()->bump_version();
   }
 }
 
@@ -85,8 +88,10 @@ void rebuild_aliases(const EntryState& entry, std::span<const at::Tensor> inputs
   }
   for (size_t i = 0; i < signature.outputs.size(); ++i) {
     const ir::OutputFacts& facts = signature.outputs[i];
-    if (facts.kind == ir::OutputKind::IsInput) results[i] = inputs[static_cast<size_t>(facts.source)];
-    if (facts.kind == ir::OutputKind::SameAsOutput) results[i] = results[static_cast<size_t>(facts.source)];
+    if (facts.kind == ir::OutputKind::IsInput)
+      results[i] = inputs[static_cast<size_t>(facts.source)];
+    if (facts.kind == ir::OutputKind::SameAsOutput)
+      results[i] = results[static_cast<size_t>(facts.source)];
   }
 }
 
@@ -108,7 +113,8 @@ detail::Flat call(const std::shared_ptr<const EntryState>& entry, const detail::
   results.tensors.resize(signature.outputs.size());
   results.constants.assign(entry->result_constants().begin(), entry->result_constants().end());
   for (const FreshResult& fresh : plan.fresh) {
-    results.tensors[static_cast<size_t>(fresh.output)] = outputs[static_cast<size_t>(fresh.position)];
+    results.tensors[static_cast<size_t>(fresh.output)] =
+        outputs[static_cast<size_t>(fresh.position)];
   }
   std::span<at::Tensor> tensors(results.tensors.data(), results.tensors.size());
   if (signature.training) connect(entry, inputs, outputs, tensors);

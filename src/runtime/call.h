@@ -1,8 +1,8 @@
 #pragma once
 
-#include <memory>
-
 #include "runtime/entry_state.h"
+
+#include <memory>
 
 namespace tandem::runtime {
 

@@ -1,18 +1,19 @@
 #include "runtime/call_node.h"
 
+#include "base/error.h"
+
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/graph_task.h>
-
-#include "base/error.h"
 
 namespace tandem::runtime {
 namespace {
 
 namespace autograd = torch::autograd;
 
-/// The backward was recorded for a tangent with the strides of its result; a recorded `view` may need them.
+/// The backward was recorded for a tangent with the strides of its result; a recorded `view` may
+/// need them.
 at::Tensor with_strides_of(const at::Tensor& tangent, const ir::TensorType& type) {
   const std::vector<int64_t> strides = type.static_strides();
   if (tangent.strides() == at::IntArrayRef(strides)) return tangent;
@@ -34,7 +35,8 @@ void CallNode::save(std::span<const at::Tensor> inputs, std::span<at::Tensor> ou
     }
     values_[i] = std::move(outputs[static_cast<size_t>(plan.first_saved) + i]);
     if (slot.output >= 0) {
-      // The result points to this node: keep its data, not the result itself, or neither would ever die.
+      // The result points to this node: keep its data, not the result itself, or neither would ever
+      // die.
       values_[i] = values_[i].tensor_data();
       results_.emplace_back(results[static_cast<size_t>(slot.output)], /*is_output=*/true);
     }
@@ -55,7 +57,8 @@ std::vector<at::Tensor> CallNode::take_saved(bool keep) {
   for (size_t i = 0; i < plan.saved.size(); ++i) {
     if (plan.saved[i].input < 0) saved[i] = keep ? values_[i] : std::move(values_[i]);
   }
-  // Without a kept graph the kernels may free each value at its last use; there is no second backward.
+  // Without a kept graph the kernels may free each value at its last use; there is no second
+  // backward.
   if (!keep) released_ = true;
   return saved;
 }
@@ -79,7 +82,8 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
 
   std::vector<at::Tensor> inputs = take_saved(autograd::get_current_graph_task_keep_graph());
   for (size_t i = 0; i < tangents.size(); ++i) {
-    inputs.push_back(defined[i] ? with_strides_of(tangents[i], *signature.tangents[i].type) : at::Tensor());
+    inputs.push_back(defined[i] ? with_strides_of(tangents[i], *signature.tangents[i].type)
+                                : at::Tensor());
   }
   tangents.clear();
   return entry_->backward().get(defined).run(inputs);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "runtime/entry_state.h"
+
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
@@ -7,19 +9,18 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/entry_state.h"
-
 namespace tandem::runtime {
 
 /// The autograd node of one call: holds what the forward saved and runs the compiled backward.
 ///
-/// Written by hand rather than as a torch::autograd::Function, so that aliased results and written arguments
-/// stay out of it.
+/// Written by hand rather than as a torch::autograd::Function, so that aliased results and written
+/// arguments stay out of it.
 class CallNode : public torch::autograd::Node {
  public:
   explicit CallNode(std::shared_ptr<const EntryState> entry) : entry_(std::move(entry)) {}
 
-  /// Keeps the saved values. `outputs` are the forward graph's, `results` the function's, with their history.
+  /// Keeps the saved values. `outputs` are the forward graph's, `results` the function's, with
+  /// their history.
   void save(std::span<const at::Tensor> inputs, std::span<at::Tensor> outputs,
             std::span<const at::Tensor> results);
 

@@ -1,10 +1,10 @@
 #include "runtime/call_plan.h"
 
-#include <set>
-#include <unordered_map>
-
 #include "base/error.h"
 #include "runtime/memory_roots.h"
+
+#include <set>
+#include <unordered_map>
 
 namespace tandem::runtime {
 namespace {
@@ -28,8 +28,12 @@ class Planner {
       const ir::Output& output = forward_.outputs()[i];
       const auto position = static_cast<int64_t>(i);
       switch (output.role.role) {
-        case ir::Role::Mutated: add_write_back(output, position); break;
-        case ir::Role::Output: add_fresh(output, position); break;
+        case ir::Role::Mutated:
+          add_write_back(output, position);
+          break;
+        case ir::Role::Output:
+          add_fresh(output, position);
+          break;
         case ir::Role::Saved:
           plan_.first_saved = std::min(plan_.first_saved, position);
           add_saved(output);
@@ -50,19 +54,21 @@ class Planner {
 
   void add_write_back(const ir::Output& output, int64_t position) {
     // Its own memory is a no-op copy; another written input's would be gone when its turn comes.
-    const bool own = root(output.value) == forward_.inputs()[static_cast<size_t>(output.role.index)];
+    const bool own =
+        root(output.value) == forward_.inputs()[static_cast<size_t>(output.role.index)];
     plan_.write_backs.push_back({output.role.index, position, is_written(output.value) && !own});
   }
 
   void add_fresh(const ir::Output& output, int64_t position) {
     const ir::ValueId memory = root(output.value);
     const ir::Value& owner = forward_.value(memory);
-    const bool foreign = owner.is_input() ||
-                         forward_.node(owner.producer()).kind() == ir::NodeKind::Constant;
+    const bool foreign =
+        owner.is_input() || forward_.node(owner.producer()).kind() == ir::NodeKind::Constant;
     const bool taken = !fresh_of_root_.try_emplace(memory, output.role.index).second;
     const auto tangent = tangent_of_output_.find(output.role.index);
     plan_.fresh.push_back({output.role.index, position,
-                           tangent == tangent_of_output_.end() ? -1 : tangent->second, foreign || taken});
+                           tangent == tangent_of_output_.end() ? -1 : tangent->second,
+                           foreign || taken});
   }
 
   void add_saved(const ir::Output& output) {

@@ -1,8 +1,8 @@
 #include "runtime/entry_state.h"
 
-#include <ostream>
-
 #include "base/error.h"
+
+#include <ostream>
 
 namespace tandem::runtime {
 namespace {
@@ -52,8 +52,8 @@ namespace tandem {
 namespace {
 
 void require_training(const runtime::EntryState& state, const char* what) {
-  TANDEM_REQUIRE(state.signature().training, "call", "this entry is for inference and has no ", what,
-                 " graph\n  remedy: ask for forward(), or look at kind() first");
+  TANDEM_REQUIRE(state.signature().training, "call", "this entry is for inference and has no ",
+                 what, " graph\n  remedy: ask for forward(), or look at kind() first");
 }
 
 }  // namespace
@@ -87,19 +87,21 @@ std::vector<Saved> Entry::saved() const { return state_->split().saved; }
 std::ostream& operator<<(std::ostream& out, const Entry& entry) {
   out << (entry.kind() == EntryKind::training ? "training" : "inference") << " entry, "
       << entry.forward().node_count() << " forward nodes";
-  if (entry.kind() == EntryKind::training) out << ", " << entry.backward().node_count() << " backward nodes";
+  if (entry.kind() == EntryKind::training)
+    out << ", " << entry.backward().node_count() << " backward nodes";
   return out << "\n" << entry.signature();
 }
 
 std::ostream& operator<<(std::ostream& out, const Miss& miss) { return out << miss.reason; }
 
 std::ostream& operator<<(std::ostream& out, const Stats& stats) {
-  out << stats.calls << " calls, " << stats.hits << " hits, " << stats.traces << " traces, " << stats.compiles
-      << " compiles, " << stats.entries << " entries";
+  out << stats.calls << " calls, " << stats.hits << " hits, " << stats.traces << " traces, "
+      << stats.compiles << " compiles, " << stats.entries << " entries";
   if (stats.evictions) out << ", " << stats.evictions << " evictions";
   if (stats.eager_calls) out << ", " << stats.eager_calls << " eager calls";
   if (stats.zero_fallbacks) out << ", " << stats.zero_fallbacks << " metadata runs on zeros";
-  for (const auto& [stage, seconds] : stats.seconds) out << "\n  " << stage << ": " << seconds * 1e3 << " ms";
+  for (const auto& [stage, seconds] : stats.seconds)
+    out << "\n  " << stage << ": " << seconds * 1e3 << " ms";
   for (const Miss& miss : stats.misses) out << "\n  miss: " << miss.reason;
   return out;
 }

@@ -1,19 +1,19 @@
 #pragma once
 
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "runtime/backward_kernels.h"
 #include "runtime/call_plan.h"
 #include "runtime/guards.h"
 #include "tandem/entry.h"
 #include "tandem/stages.h"
 
+#include <memory>
+#include <string>
+#include <vector>
+
 namespace tandem::runtime {
 
-/// One specialisation: graphs, kernels, plan and guards. Immutable once built; lives as long as an autograd
-/// node of one of its calls.
+/// One specialisation: graphs, kernels, plan and guards. Immutable once built; lives as long as an
+/// autograd node of one of its calls.
 class EntryState {
  public:
   /// Lowers both graphs through the backend.

@@ -1,9 +1,9 @@
 #include "runtime/guards.h"
 
-#include <unordered_map>
-
 #include "base/error.h"
 #include "ops/shares_memory.h"
+
+#include <unordered_map>
 
 namespace tandem::runtime {
 namespace {
@@ -60,7 +60,8 @@ Guards::Guards(const ThreadState& thread, const detail::Flat& arguments,
     arguments_.emplace_back(arguments.tensors[i]);
     first_same_.push_back(first_same(arguments, i));
   }
-  for (const at::Tensor* handle : handles_) handle_targets_.push_back(handle->unsafeGetTensorImpl());
+  for (const at::Tensor* handle : handles_)
+    handle_targets_.push_back(handle->unsafeGetTensorImpl());
   if (guard_on_) guard_value_ = guard_on_();
 }
 
@@ -79,8 +80,8 @@ void Guards::add_trace(std::vector<at::Tensor> lifted, const ir::Signature& sign
   for (const ir::InputFacts& facts : signature.inputs) {
     if (!facts.closed_over) continue;
     const auto argument = static_cast<size_t>(facts.role.index);
-    closed_over_.push_back(
-        {argument, c10::weak_intrusive_ptr<c10::TensorImpl>(arguments.tensors[argument].getIntrusivePtr())});
+    closed_over_.push_back({argument, c10::weak_intrusive_ptr<c10::TensorImpl>(
+                                          arguments.tensors[argument].getIntrusivePtr())});
   }
   for (size_t i = 0; i < signature.inputs.size(); ++i) {
     if (!signature.inputs[i].data_written) continue;
@@ -95,10 +96,11 @@ void Guards::add_trace(std::vector<at::Tensor> lifted, const ir::Signature& sign
 std::optional<std::string> Guards::mismatch(const ThreadState& thread,
                                             const detail::Flat& arguments) const {
   if (auto text = thread_.difference(thread)) return text;
-  if (arguments.constants.size() != constants_.size() || arguments.tensors.size() != arguments_.size()) {
+  if (arguments.constants.size() != constants_.size() ||
+      arguments.tensors.size() != arguments_.size()) {
     return base::str("the arguments hold ", arguments.tensors.size(), " tensors and ",
-                     arguments.constants.size(), " constants, compiled for ", arguments_.size(), " and ",
-                     constants_.size());
+                     arguments.constants.size(), " constants, compiled for ", arguments_.size(),
+                     " and ", constants_.size());
   }
   for (size_t i = 0; i < constants_.size(); ++i) {
     if (!same(constants_[i], arguments.constants[i])) {
@@ -119,7 +121,8 @@ std::optional<std::string> Guards::mismatch(const ThreadState& thread,
   }
   if (guard_on_) {
     if (const GuardFn::Value now = guard_on_(); now != *guard_value_) {
-      return base::str("guard_on returns ", text_of(now), ", compiled for ", text_of(*guard_value_));
+      return base::str("guard_on returns ", text_of(now), ", compiled for ",
+                       text_of(*guard_value_));
     }
   }
   if (auto text = lifted_mismatch()) return text;
@@ -132,11 +135,13 @@ std::optional<std::string> Guards::lifted_mismatch() const {
       return base::str(lifted_names_[i], ": ", lifted_guards_[i].difference(lifted_[i]));
     }
   }
-  // `.data()` of a parameter is a tensor of its own on the same storage; set_data() would part them.
+  // `.data()` of a parameter is a tensor of its own on the same storage; set_data() would part
+  // them.
   for (const std::vector<size_t>& group : shared_storage_) {
     for (size_t i = 1; i < group.size(); ++i) {
       if (!lifted_[group[i]].storage().is_alias_of(lifted_[group[0]].storage())) {
-        return base::str(lifted_names_[group[i]], " no longer shares memory with ", lifted_names_[group[0]]);
+        return base::str(lifted_names_[group[i]], " no longer shares memory with ",
+                         lifted_names_[group[0]]);
       }
     }
   }

@@ -1,13 +1,13 @@
 #pragma once
 
-#include <vector>
-
 #include "tandem/ir/graph.h"
+
+#include <vector>
 
 namespace tandem::runtime {
 
-/// For every value of a graph, the value whose memory it shows: itself, or what it is a chain of views of.
-/// Indexed by ValueId.
+/// For every value of a graph, the value whose memory it shows: itself, or what it is a chain of
+/// views of. Indexed by ValueId.
 std::vector<ir::ValueId> memory_roots(const ir::Graph& graph);
 
 }  // namespace tandem::runtime

@@ -1,15 +1,16 @@
 #include "runtime/module_guard.h"
 
-#include <torch/nn/module.h>
-
 #include "base/error.h"
+
+#include <torch/nn/module.h>
 
 namespace tandem::runtime {
 namespace {
 
 using Tensors = torch::OrderedDict<std::string, at::Tensor>;
 
-/// The registry itself: the public accessor builds a copy, too slow for every parameter of every call.
+/// The registry itself: the public accessor builds a copy, too slow for every parameter of every
+/// call.
 struct Registry : torch::nn::Module {
   static const Tensors& parameters(const torch::nn::Module& module) {
     return module.*(&Registry::parameters_);
@@ -62,11 +63,13 @@ std::optional<std::string> ModuleGuard::difference() const {
       return base::str(label(one.path), " is in ", one.training ? "eval" : "training",
                        " mode, compiled in ", one.training ? "training" : "eval", " mode");
     }
-    if (auto text = replaced("parameter", one.path, Registry::parameters(*one.module), one.parameters)) {
+    if (auto text =
+            replaced("parameter", one.path, Registry::parameters(*one.module), one.parameters)) {
       return text;
     }
     if (one.buffers.empty()) continue;
-    if (auto text = replaced("buffer", one.path, one.module->named_buffers(/*recurse=*/false), one.buffers)) {
+    if (auto text = replaced("buffer", one.path, one.module->named_buffers(/*recurse=*/false),
+                             one.buffers)) {
       return text;
     }
   }

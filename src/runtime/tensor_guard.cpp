@@ -1,9 +1,9 @@
 #include "runtime/tensor_guard.h"
 
-#include <torch/csrc/autograd/variable.h>
-
 #include "base/error.h"
 #include "tandem/ir/type.h"
+
+#include <torch/csrc/autograd/variable.h>
 
 namespace tandem::runtime {
 namespace {
@@ -41,7 +41,8 @@ bool TensorGuard::matches(const at::Tensor& tensor) const {
   return impl.key_set().raw_repr() == keys_ && tensor.scalar_type() == dtype_ &&
          impl.device() == device_ && impl.sizes() == at::IntArrayRef(sizes_) &&
          impl.strides() == at::IntArrayRef(strides_) && tensor.requires_grad() == requires_grad_ &&
-         (!requires_grad_ || tensor.is_leaf() == leaf_) && impl.is_wrapped_number() == wrapped_number_ && !is_dual(tensor);
+         (!requires_grad_ || tensor.is_leaf() == leaf_) &&
+         impl.is_wrapped_number() == wrapped_number_ && !is_dual(tensor);
 }
 
 std::string TensorGuard::difference(const at::Tensor& tensor) const {
@@ -56,7 +57,8 @@ std::string TensorGuard::difference(const at::Tensor& tensor) const {
     return differs("dtype", ir::dtype_name(tensor.scalar_type()), ir::dtype_name(dtype_));
   }
   if (tensor.device() != device_) return differs("device", tensor.device(), device_);
-  if (tensor.sizes() != at::IntArrayRef(sizes_)) return differs("size", list(tensor.sizes()), list(sizes_));
+  if (tensor.sizes() != at::IntArrayRef(sizes_))
+    return differs("size", list(tensor.sizes()), list(sizes_));
   if (tensor.strides() != at::IntArrayRef(strides_)) {
     return differs("stride", list(tensor.strides()), list(strides_));
   }
@@ -65,13 +67,16 @@ std::string TensorGuard::difference(const at::Tensor& tensor) const {
                    requires_grad_ ? "true" : "false");
   }
   if (requires_grad_ && tensor.is_leaf() != leaf_) {
-    return base::str("is ", leaf_ ? "no leaf, compiled for a leaf" : "a leaf, compiled for a non-leaf");
+    return base::str("is ",
+                     leaf_ ? "no leaf, compiled for a leaf" : "a leaf, compiled for a non-leaf");
   }
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number() != wrapped_number_) {
-    return base::str("is ", wrapped_number_ ? "a tensor, compiled for a number" : "a number, compiled for a tensor");
+    return base::str("is ", wrapped_number_ ? "a tensor, compiled for a number"
+                                            : "a number, compiled for a tensor");
   }
   if (is_dual(tensor)) return "carries a forward-mode derivative";
-  return base::str("kind of tensor (dispatch keys) is ", c10::toString(tensor.key_set()), ", compiled for ",
+  return base::str("kind of tensor (dispatch keys) is ", c10::toString(tensor.key_set()),
+                   ", compiled for ",
                    c10::toString(c10::DispatchKeySet(c10::DispatchKeySet::RAW, keys_)));
 }
 
@@ -82,7 +87,9 @@ std::string TensorGuard::to_string() const {
   type.device = device_;
   type.sizes.assign(sizes_.begin(), sizes_.end());
   type.strides.assign(strides_.begin(), strides_.end());
-  return ir::to_string(type) + (!requires_grad_ ? "" : leaf_ ? ", leaf that requires grad" : ", requires grad");
+  return ir::to_string(type) + (!requires_grad_ ? ""
+                                : leaf_         ? ", leaf that requires grad"
+                                                : ", requires grad");
 }
 
 }  // namespace tandem::runtime

@@ -8,7 +8,8 @@
 
 namespace tandem::runtime {
 
-/// Everything about a tensor that the trace could have depended on, but its data and place in memory.
+/// Everything about a tensor that the trace could have depended on, but its data and place in
+/// memory.
 class TensorGuard {
  public:
   explicit TensorGuard(const at::Tensor& tensor);

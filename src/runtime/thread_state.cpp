@@ -1,14 +1,14 @@
 #include "runtime/thread_state.h"
 
+#include "base/error.h"
+#include "tandem/ir/type.h"
+
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/DefaultDtype.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
-
-#include "base/error.h"
-#include "tandem/ir/type.h"
 
 namespace tandem::runtime {
 namespace {
@@ -19,7 +19,8 @@ std::optional<std::string> compare(const char* what, const T& expected, const T&
   if constexpr (std::is_same_v<T, bool>) {
     return base::str(what, " is ", got ? "on" : "off", ", compiled with ", expected ? "on" : "off");
   } else if constexpr (std::is_same_v<T, c10::ScalarType>) {
-    return base::str(what, " is ", ir::dtype_name(got), ", compiled with ", ir::dtype_name(expected));
+    return base::str(what, " is ", ir::dtype_name(got), ", compiled with ",
+                     ir::dtype_name(expected));
   } else {
     return base::str(what, " is ", got, ", compiled with ", expected);
   }
@@ -59,18 +60,21 @@ std::optional<std::string> ThreadState::difference(const ThreadState& other) con
   if (auto text = compare("deterministic mode", deterministic, other.deterministic)) return text;
   if (auto text = compare("oneDNN", onednn, other.onednn)) return text;
   if (auto text = compare("default dtype", default_dtype, other.default_dtype)) return text;
-  if (auto text = compare("CPU autocast dtype", cpu_autocast_dtype, other.cpu_autocast_dtype)) return text;
+  if (auto text = compare("CPU autocast dtype", cpu_autocast_dtype, other.cpu_autocast_dtype))
+    return text;
   if (auto text = compare("autocast cache", autocast_cache, other.autocast_cache)) return text;
   if (auto text = compare("flash attention", flash_attention, other.flash_attention)) return text;
   if (auto text = compare("math attention", math_attention, other.math_attention)) return text;
-  if (auto text = compare("efficient attention", efficient_attention, other.efficient_attention)) return text;
+  if (auto text = compare("efficient attention", efficient_attention, other.efficient_attention))
+    return text;
   return compare("number of threads", threads, other.threads);
 }
 
 std::string ThreadState::to_string() const {
   return base::str("thread: grad mode ", grad_mode ? "on" : "off", ", default dtype ",
-                   ir::dtype_name(default_dtype), ", deterministic mode ", deterministic ? "on" : "off",
-                   ", oneDNN ", onednn ? "on" : "off", ", ", threads, " threads, dispatch keys as at the trace");
+                   ir::dtype_name(default_dtype), ", deterministic mode ",
+                   deterministic ? "on" : "off", ", oneDNN ", onednn ? "on" : "off", ", ", threads,
+                   " threads, dispatch keys as at the trace");
 }
 
 }  // namespace tandem::runtime

@@ -8,8 +8,8 @@
 
 namespace tandem::runtime {
 
-/// What of the calling thread and the process decides which ops a function runs and what they compute. Part of
-/// every guard.
+/// What of the calling thread and the process decides which ops a function runs and what they
+/// compute. Part of every guard.
 struct ThreadState {
   uint64_t included_keys = 0, excluded_keys = 0;  // autocast, inference mode, dispatch modes
   bool grad_mode = false;

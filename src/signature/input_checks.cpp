@@ -1,11 +1,11 @@
 #include "signature/input_checks.h"
 
+#include "base/error.h"
+#include "ops/shares_memory.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <unordered_map>
-
-#include "base/error.h"
-#include "ops/shares_memory.h"
 
 namespace tandem::signature {
 namespace {
@@ -14,26 +14,31 @@ using tracing::StandIn;
 
 void check_effects(const std::string& name, const ir::InputFacts& facts) {
   if (facts.metadata_changed) {
-    TANDEM_UNSUPPORTED("signature", name, " leaves the function with other sizes, strides or storage",
-                       "\n  cause:  an in-place view or resize (t_, squeeze_, resize_, set_, ...) of it",
-                       "\n  remedy: use the out-of-place form and return the result");
+    TANDEM_UNSUPPORTED(
+        "signature", name, " leaves the function with other sizes, strides or storage",
+        "\n  cause:  an in-place view or resize (t_, squeeze_, resize_, set_, ...) of it",
+        "\n  remedy: use the out-of-place form and return the result");
   }
   if (facts.history_changed) {
-    TANDEM_UNSUPPORTED("signature", name, " is written in place by a differentiable operation",
-                       "\n  cause:  an in-place op in grad mode, so that the argument itself gets a new grad_fn",
-                       "\n  remedy: use the out-of-place form and return the result, or write under "
-                       "torch::NoGradGuard");
+    TANDEM_UNSUPPORTED(
+        "signature", name, " is written in place by a differentiable operation",
+        "\n  cause:  an in-place op in grad mode, so that the argument itself gets a new grad_fn",
+        "\n  remedy: use the out-of-place form and return the result, or write under "
+        "torch::NoGradGuard");
   }
   if (facts.requires_grad != facts.requires_grad_after) {
-    TANDEM_UNSUPPORTED("signature", name, " has its requires_grad switched ",
-                       facts.requires_grad_after ? "on" : "off", " inside the function",
-                       "\n  remedy: call requires_grad_() or detach_() outside the compiled function");
+    TANDEM_UNSUPPORTED(
+        "signature", name, " has its requires_grad switched ",
+        facts.requires_grad_after ? "on" : "off", " inside the function",
+        "\n  remedy: call requires_grad_() or detach_() outside the compiled function");
   }
 }
 
-/// Reads and writes of `.grad()` inside: a gradient of an input shows up as an input, or a stand-in has one.
+/// Reads and writes of `.grad()` inside: a gradient of an input shows up as an input, or a stand-in
+/// has one.
 void check_gradients(const tracing::Trace& trace) {
-  // By storage: optimizers reach gradients through `.data()`, which is another tensor on the same memory.
+  // By storage: optimizers reach gradients through `.data()`, which is another tensor on the same
+  // memory.
   std::unordered_map<const c10::StorageImpl*, const StandIn*> owner_of_grad;
   for (const StandIn& stand_in : trace.stand_ins()) {
     if (stand_in.tensor.is_leaf() && stand_in.tensor.grad().defined()) {
@@ -51,27 +56,31 @@ void check_gradients(const tracing::Trace& trace) {
     const auto it = owner_of_grad.find(stand_in.real.storage().unsafeGetStorageImpl());
     if (it == owner_of_grad.end()) continue;
     if (trace.recording().graph().input_role(stand_in.input).role == ir::Role::UserInput) continue;
-    TANDEM_UNSUPPORTED("trace", "the compiled function uses .grad() of ", trace.name_of(*it->second),
-                       "\n  remedy: step optimizers and clip gradients outside the compiled function, or pass "
-                       "the gradient as an argument");
+    TANDEM_UNSUPPORTED(
+        "trace", "the compiled function uses .grad() of ", trace.name_of(*it->second),
+        "\n  remedy: step optimizers and clip gradients outside the compiled function, or pass "
+        "the gradient as an argument");
   }
 }
 
-/// A lifted tensor that nobody else holds was made while the function ran, by means that no hook sees, or the
-/// function let go of it: the next call would mean another tensor, and this one would be stale.
+/// A lifted tensor that nobody else holds was made while the function ran, by means that no hook
+/// sees, or the function let go of it: the next call would mean another tensor, and this one would
+/// be stale.
 void check_held(const tracing::Trace& trace) {
   for (size_t i = trace.argument_count(); i < trace.stand_ins().size(); ++i) {
     const StandIn& stand_in = trace.stand_ins()[i];
     if (stand_in.real.use_count() > 1 || stand_in.real.storage().use_count() > 1) continue;
-    TANDEM_UNSUPPORTED("trace", trace.name_of(stand_in), " exists only while the function runs",
-                       "\n  cause:  it wraps memory of the program (torch::from_blob), or the function "
-                       "replaced a tensor that it closes over",
-                       "\n  remedy: make it outside and pass it as an argument; return new state instead "
-                       "of assigning it");
+    TANDEM_UNSUPPORTED(
+        "trace", trace.name_of(stand_in), " exists only while the function runs",
+        "\n  cause:  it wraps memory of the program (torch::from_blob), or the function "
+        "replaced a tensor that it closes over",
+        "\n  remedy: make it outside and pass it as an argument; return new state instead "
+        "of assigning it");
   }
 }
 
-/// A write through one input must be seen through another that shares its memory; stand-ins do not share.
+/// A write through one input must be seen through another that shares its memory; stand-ins do not
+/// share.
 void check_overlap(const tracing::Trace& trace, const ir::Signature& signature,
                    const std::vector<size_t>& order) {
   for (size_t i = 0; i < order.size(); ++i) {

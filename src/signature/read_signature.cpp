@@ -1,16 +1,16 @@
 #include "signature/read_signature.h"
 
-#include <ATen/FunctionalTensorWrapper.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/variable.h>
-
-#include <unordered_map>
-
 #include "base/error.h"
 #include "signature/input_checks.h"
 #include "signature/view_replays.h"
 #include "tracing/operand_text.h"
 #include "tracing/traced_tensor.h"
+
+#include <ATen/FunctionalTensorWrapper.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <unordered_map>
 
 namespace tandem::signature {
 namespace {
@@ -19,7 +19,9 @@ namespace autograd = torch::autograd;
 namespace functionalization = at::functionalization;
 using tracing::StandIn;
 
-c10::StorageImpl* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
+c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  return tensor.storage().unsafeGetStorageImpl();
+}
 
 /// A custom function's result keeps its own node even where it shares memory with an input.
 bool made_by_custom_function(const at::Tensor& tensor) {
@@ -43,16 +45,17 @@ ir::InputFacts input_facts(const tracing::Trace& trace, const StandIn& stand_in)
   facts.written_in_grad_mode =
       facts.data_written && !wrapper->are_all_mutations_under_no_grad_or_inference_mode();
   facts.requires_grad_after = tensor.requires_grad();
-  // The edge before and after tells what autograd saw; counters of no-grad and hidden writes do not.
+  // The edge before and after tells what autograd saw; counters of no-grad and hidden writes do
+  // not.
   facts.history_changed = facts.requires_grad_after && !tensor.is_leaf() &&
                           !(autograd::impl::gradient_edge(tensor) == stand_in.edge);
   const bool other_storage = wrapper->was_storage_changed() ||
                              stand_in.storage->_unsafe_get_target() != storage_of(tensor);
   facts.metadata_changed =
       other_storage ||
-      (wrapper->has_metadata_mutation() && (tensor.sizes() != stand_in.real.sizes() ||
-                                            tensor.strides() != stand_in.real.strides() ||
-                                            tensor.storage_offset() != stand_in.real.storage_offset()));
+      (wrapper->has_metadata_mutation() &&
+       (tensor.sizes() != stand_in.real.sizes() || tensor.strides() != stand_in.real.strides() ||
+        tensor.storage_offset() != stand_in.real.storage_offset()));
   return facts;
 }
 
@@ -73,7 +76,8 @@ ir::OutputFacts output_facts(Identities& identities, const at::Tensor& tensor, i
   facts.requires_grad = tensor.requires_grad();
   facts.is_leaf = tensor.is_leaf();
 
-  const auto [same, is_new] = identities.output_of_tensor.try_emplace(tensor.unsafeGetTensorImpl(), index);
+  const auto [same, is_new] =
+      identities.output_of_tensor.try_emplace(tensor.unsafeGetTensorImpl(), index);
   if (!is_new) {
     facts.kind = ir::OutputKind::SameAsOutput;
     facts.source = same->second;
@@ -104,10 +108,11 @@ ir::OutputFacts output_facts(Identities& identities, const at::Tensor& tensor, i
                        "\n  remedy: return a copy of it (clone()), or one of the two only");
   }
   if (facts.requires_grad && facts.is_leaf) {
-    TANDEM_UNSUPPORTED("signature", "output ", index,
-                       " was made inside the function and became a leaf by requires_grad_()",
-                       "\n  value:  ", tracing::tensor_text(tensor),
-                       "\n  remedy: call requires_grad_() on the result outside the compiled function");
+    TANDEM_UNSUPPORTED(
+        "signature", "output ", index,
+        " was made inside the function and became a leaf by requires_grad_()",
+        "\n  value:  ", tracing::tensor_text(tensor),
+        "\n  remedy: call requires_grad_() on the result outside the compiled function");
   }
   return facts;
 }
@@ -156,7 +161,8 @@ ir::Signature read_signature(tracing::Trace& trace) {
   }
   for (size_t i = 0; i < results.size(); ++i) {
     ir::OutputFacts facts = output_facts(identities, results[i], static_cast<int64_t>(i));
-    if (values[i] != ir::kNoValue) facts.type = trace.recording().graph().value(values[i]).tensor_type();
+    if (values[i] != ir::kNoValue)
+      facts.type = trace.recording().graph().value(values[i]).tensor_type();
     signature.outputs.push_back(std::move(facts));
   }
   add_view_replays(trace, order, values, signature);

@@ -1,17 +1,18 @@
 #include "signature/view_replays.h"
 
-#include <algorithm>
-#include <map>
-
 #include "base/error.h"
 #include "ops/op_table.h"
 #include "tandem/ir/text.h"
 #include "tracing/traced_tensor.h"
 
+#include <algorithm>
+#include <map>
+
 namespace tandem::signature {
 namespace {
 
-/// From an output back along argument 0 of view ops to `root`; producer first. Empty optional: no such path.
+/// From an output back along argument 0 of view ops to `root`; producer first. Empty optional: no
+/// such path.
 std::optional<std::vector<ir::NodeId>> view_chain(const ir::Graph& graph, ir::ValueId root,
                                                   ir::ValueId value) {
   std::vector<ir::NodeId> chain;
@@ -29,8 +30,9 @@ std::optional<std::vector<ir::NodeId>> view_chain(const ir::Graph& graph, ir::Va
   return chain;
 }
 
-/// Builds one replay graph. Functionalization regenerates views, so the same view may be recorded several
-/// times: equal ones become one node, and the results of one `split` keep their common origin.
+/// Builds one replay graph. Functionalization regenerates views, so the same view may be recorded
+/// several times: equal ones become one node, and the results of one `split` keep their common
+/// origin.
 class Builder {
  public:
   Builder(const ir::Graph& recorded, int64_t input, const ir::InputFacts& facts, ir::ValueId root)
@@ -54,7 +56,8 @@ class Builder {
     ir::OpSpec spec{.op = node.op(), .shape = node.result_shape()};
     spec.operands.assign(node.operands().begin(), node.operands().end());
     spec.operands[0] = replacement_.at(*node.operands()[0].get_if<ir::ValueId>());
-    for (ir::ValueId result : node.results()) spec.results.emplace_back(recorded_.value(result).type());
+    for (ir::ValueId result : node.results())
+      spec.results.emplace_back(recorded_.value(result).type());
     const ir::Node* equal = find_equal(spec);
     const ir::Node& copy = equal ? *equal : replay_.graph.add_op(std::move(spec));
     for (size_t i = 0; i < node.results().size(); ++i) {

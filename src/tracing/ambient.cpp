@@ -1,11 +1,11 @@
 #include "tracing/ambient.h"
 
+#include "ops/libtorch_version.h"
+
 #include <ATen/autocast_mode.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
-
-#include "ops/libtorch_version.h"
 
 namespace tandem::tracing {
 namespace {

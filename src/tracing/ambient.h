@@ -1,16 +1,16 @@
 #pragma once
 
+#include "tracing/recording.h"
+
 #include <ATen/FunctionalTensorWrapper.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <optional>
 
-#include "tracing/recording.h"
-
 namespace tandem::tracing {
 
-/// The thread's state while a trace is open: recording, functionalization and lifting on, autograd in this
-/// thread only. Restored when it dies, exceptions included.
+/// The thread's state while a trace is open: recording, functionalization and lifting on, autograd
+/// in this thread only. Restored when it dies, exceptions included.
 class Ambient {
  public:
   explicit Ambient(Recording& recording);

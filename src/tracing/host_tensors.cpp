@@ -1,25 +1,27 @@
 #include "tracing/host_tensors.h"
 
+#include "tracing/ambient.h"
+#include "tracing/recording.h"
+
+#include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/lift_fresh.h>
-#include <ATen/FunctionalTensorWrapper.h>
 #include <c10/core/DefaultDtype.h>
 
 #include <algorithm>
 #include <cstring>
 
-#include "tracing/ambient.h"
-#include "tracing/recording.h"
-
 namespace tandem::tracing {
 namespace {
 
 constexpr unsigned char kPattern = 0xA5;
-/// A user may well write the pattern itself into a few bytes; so small memory always counts as written.
+/// A user may well write the pattern itself into a few bytes; so small memory always counts as
+/// written.
 constexpr size_t kAlwaysConstant = 64;
 
 const c10::OperatorHandle& empty_op() {
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::empty", "memory_format");
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::empty", "memory_format");
   return op;
 }
 
@@ -46,7 +48,8 @@ bool HostTensors::make(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
   }
   at::Tensor real = stack.back().toTensor();
   if (real.nbytes() > 0) {
-    std::memset(real.mutable_data_ptr(), real.nbytes() <= kAlwaysConstant ? 0 : kPattern, real.nbytes());
+    std::memset(real.mutable_data_ptr(), real.nbytes() <= kAlwaysConstant ? 0 : kPattern,
+                real.nbytes());
   }
   known_[real.storage().unsafeGetStorageImpl()] = {real, at::Tensor(), std::move(call)};
   return true;

@@ -11,9 +11,10 @@ namespace tandem::tracing {
 
 /// Memory that the function allocates and may fill by hand before the first op sees it.
 ///
-/// `torch::tensor(std::vector{...})` allocates with `empty` and writes through the data pointer, which no hook
-/// sees. So `empty` on the CPU gives a real tensor filled with a pattern; at its first use it is a constant
-/// if anybody has written it, and an ordinary recorded `empty` if the pattern is untouched.
+/// `torch::tensor(std::vector{...})` allocates with `empty` and writes through the data pointer,
+/// which no hook sees. So `empty` on the CPU gives a real tensor filled with a pattern; at its
+/// first use it is a constant if anybody has written it, and an ordinary recorded `empty` if the
+/// pattern is untouched.
 class HostTensors {
  public:
   /// Answers `aten::empty` on the CPU with real memory; false for every other call.
@@ -24,11 +25,12 @@ class HostTensors {
 
  private:
   struct Known {
-    at::Tensor real;     // keeps the address from being used again
-    at::Tensor traced;   // undefined until the first use
+    at::Tensor real;    // keeps the address from being used again
+    at::Tensor traced;  // undefined until the first use
     torch::jit::Stack call;
   };
-  // By storage: `torch::empty` wraps what `at::empty` gave it into another tensor on the same memory.
+  // By storage: `torch::empty` wraps what `at::empty` gave it into another tensor on the same
+  // memory.
   std::unordered_map<const c10::StorageImpl*, Known> known_;
 };
 

@@ -1,11 +1,11 @@
 #include "tracing/lifting.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
-
 #include "ops/libtorch_version.h"
 #include "tracing/recording.h"
 #include "tracing/traced_tensor.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace tandem::tracing {
 namespace {

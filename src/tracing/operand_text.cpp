@@ -1,9 +1,9 @@
 #include "tracing/operand_text.h"
 
+#include "tandem/ir/type.h"
+
 #include <sstream>
 #include <utility>
-
-#include "tandem/ir/type.h"
 
 namespace tandem::tracing {
 

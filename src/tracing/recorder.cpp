@@ -1,11 +1,5 @@
 #include "tracing/recorder.h"
 
-#include <ATen/FunctionalTensorWrapper.h>
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
-
-#include <unordered_map>
-
 #include "base/error.h"
 #include "ir/ivalue.h"
 #include "ir/op_names.h"
@@ -14,6 +8,12 @@
 #include "tracing/operand_text.h"
 #include "tracing/recording.h"
 #include "tracing/traced_tensor.h"
+
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <unordered_map>
 
 namespace tandem::tracing {
 namespace {
@@ -26,8 +26,8 @@ struct OpFacts {
 
 OpFacts make_facts(const c10::OperatorHandle& op) {
   OpFacts facts;
-  // silu_backward and mish_backward have a CPU kernel beside the composite one: decomposing them would round
-  // differently from eager.
+  // silu_backward and mish_backward have a CPU kernel beside the composite one: decomposing them
+  // would round differently from eager.
   facts.composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
                     !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
   const auto& arguments = op.schema().arguments();
@@ -84,8 +84,9 @@ std::vector<ir::Operand> operands_of(Recording& recording, const c10::OperatorHa
 }
 
 /// Adds the node and puts its traced results on the stack.
-void add_node(Recording& recording, const c10::OperatorHandle& op, std::vector<ir::Operand> operands,
-              const std::vector<ops::MetaResult>& results, torch::jit::Stack* stack) {
+void add_node(Recording& recording, const c10::OperatorHandle& op,
+              std::vector<ir::Operand> operands, const std::vector<ops::MetaResult>& results,
+              torch::jit::Stack* stack) {
   ir::OpSpec spec{.op = op, .operands = std::move(operands), .phase = recording.phase()};
   bool has_list = false;
   for (const ops::MetaResult& result : results) {
@@ -140,16 +141,18 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
       TracedTensor* traced = as_traced(tensor);
       if (!traced) return;
       any_traced = true;
-      TANDEM_REQUIRE(recording && traced->recording_id() == recording->id(), "trace", ir::op_text(op),
-                     " was given a tensor that belongs to a trace which is over",
-                     "\n  operand: ", tensor_text(tensor),
-                     "\n  remedy:  do not keep tensors that the compiled function made or received in "
-                     "variables that outlive it; return them instead");
+      TANDEM_REQUIRE(
+          recording && traced->recording_id() == recording->id(), "trace", ir::op_text(op),
+          " was given a tensor that belongs to a trace which is over",
+          "\n  operand: ", tensor_text(tensor),
+          "\n  remedy:  do not keep tensors that the compiled function made or received in "
+          "variables that outlive it; return them instead");
     });
   }
   c10::impl::ExcludeDispatchKeyGuard below(c10::DispatchKeySet{libtorch::kRecordKey} |
                                            c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-  // Functionalization asks libtorch's Meta kernels for shapes on plain meta tensors: not part of the program.
+  // Functionalization asks libtorch's Meta kernels for shapes on plain meta tensors: not part of
+  // the program.
   const bool on_meta = facts.device_argument >= 0 && args[facts.device_argument].isDevice() &&
                        args[facts.device_argument].toDevice().is_meta();
   if (!recording || on_meta || (any_tensor && !any_traced)) {
@@ -159,10 +162,11 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
 
   const ops::OpInfo& info = ops::info(op);
   if (info.writes_arguments) {
-    TANDEM_UNSUPPORTED("trace", ir::op_text(op), " writes its arguments and has no functional form",
-                       "\n  operands: ", operands_text(args),
-                       "\n  remedy:   register a functional variant of the op, or call it outside the "
-                       "compiled function");
+    TANDEM_UNSUPPORTED(
+        "trace", ir::op_text(op), " writes its arguments and has no functional form",
+        "\n  operands: ", operands_text(args),
+        "\n  remedy:   register a functional variant of the op, or call it outside the "
+        "compiled function");
   }
   const std::vector<ops::MetaResult>& results =
       recording->metadata().propagate(op, {args.data(), args.size()}, meta_of_operand);

@@ -1,8 +1,8 @@
 #include "tracing/recording.h"
 
-#include <atomic>
-
 #include "tracing/traced_tensor.h"
+
+#include <atomic>
 
 namespace tandem::tracing {
 namespace {

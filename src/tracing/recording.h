@@ -1,13 +1,13 @@
 #pragma once
 
+#include "ops/metadata.h"
+#include "tandem/ir/graph.h"
+#include "tracing/host_tensors.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <functional>
-
-#include "ops/metadata.h"
-#include "tandem/ir/graph.h"
-#include "tracing/host_tensors.h"
 
 namespace tandem::tracing {
 
@@ -48,8 +48,8 @@ class Recording {
   HostTensors host_tensors_;
 };
 
-/// The recording of the trace that runs on this thread; null if none does. libtorch hands its fallbacks no
-/// context, so this is the one place where Tandem must find it by thread.
+/// The recording of the trace that runs on this thread; null if none does. libtorch hands its
+/// fallbacks no context, so this is the one place where Tandem must find it by thread.
 Recording* current_recording();
 
 /// Makes `recording` the current one for a scope.

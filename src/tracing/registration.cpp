@@ -1,5 +1,11 @@
 #include "tracing/registration.h"
 
+#include "base/error.h"
+#include "ops/libtorch_version.h"
+#include "ops/op_table.h"
+#include "tracing/lifting.h"
+#include "tracing/recorder.h"
+
 #include <ATen/Version.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -13,25 +19,20 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "ops/libtorch_version.h"
-#include "ops/op_table.h"
-#include "tracing/lifting.h"
-#include "tracing/recorder.h"
-
 namespace tandem::tracing {
 namespace {
 
 using Statistics = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-/// native_batch_norm writes its running statistics without saying so: functionalization would lose the
-/// writes. Hands it to the op that declares them.
+/// native_batch_norm writes its running statistics without saying so: functionalization would lose
+/// the writes. Hands it to the op that declares them.
 Statistics batch_norm(const at::Tensor& input, const std::optional<at::Tensor>& weight,
                       const std::optional<at::Tensor>& bias,
                       const std::optional<at::Tensor>& running_mean,
                       const std::optional<at::Tensor>& running_var, bool training, double momentum,
                       double eps) {
-  at::AutoDispatchBelowADInplaceOrView below;  // we come from below autograd; Functionalize stays on
+  at::AutoDispatchBelowADInplaceOrView
+      below;  // we come from below autograd; Functionalize stays on
   const bool has_statistics = running_mean && running_mean->defined();
   if (training && has_statistics) {
     at::Tensor mean = *running_mean, var = *running_var;
@@ -65,7 +66,8 @@ void check_keys_are_free() {
   }
 }
 
-/// Registrations live as long as the process: taking them back at exit would race with libtorch's own end.
+/// Registrations live as long as the process: taking them back at exit would race with libtorch's
+/// own end.
 torch::Library& library(const char* name, c10::DispatchKey key) {
   static auto* const kept = new std::vector<std::unique_ptr<torch::Library>>;
   kept->push_back(
@@ -84,7 +86,8 @@ void register_hooks() {
         .fallback(torch::CppFunction::makeFromBoxedFunction<&record>());
     library("_", libtorch::kLiftKey)
         .fallback(torch::CppFunction::makeFromBoxedFunction<&lift_arguments>());
-    library("aten", c10::DispatchKey::Functionalize).impl("native_batch_norm", TORCH_FN(batch_norm));
+    library("aten", c10::DispatchKey::Functionalize)
+        .impl("native_batch_norm", TORCH_FN(batch_norm));
     ops::register_missing_meta_kernels();
   });
 }

@@ -1,23 +1,23 @@
 #include "tracing/stand_in.h"
 
+#include "base/error.h"
+#include "ops/libtorch_version.h"
+#include "tracing/ambient.h"
+#include "tracing/operand_text.h"
+
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "base/error.h"
-#include "ops/libtorch_version.h"
-#include "tracing/ambient.h"
-#include "tracing/operand_text.h"
-
 namespace tandem::tracing {
 namespace {
 
 namespace autograd = torch::autograd;
 
-/// Where the gradient of a non-leaf argument leaves the recorded graph. The engine stops here: it is asked
-/// for this edge, never to run the node.
+/// Where the gradient of a non-leaf argument leaves the recorded graph. The engine stops here: it
+/// is asked for this edge, never to run the node.
 struct EntryNode : autograd::Node {
   autograd::variable_list apply(autograd::variable_list&&) override {
     TANDEM_CHECK(false, "joint", "the backward ran past an argument");
@@ -35,13 +35,17 @@ at::Tensor functional(Recording& recording, const at::Tensor& like, ir::Descript
 void require_plain(const at::Tensor& tensor) {
   const auto* meta = autograd::impl::get_autograd_meta(tensor);
   if (meta && meta->fw_grad_) {
-    TANDEM_UNSUPPORTED("trace", "a tensor with a forward-mode derivative (a dual tensor) enters the compiled "
-                       "function",
-                       "\n  remedy: unpack it outside, or call the function itself in forward-mode code");
+    TANDEM_UNSUPPORTED(
+        "trace",
+        "a tensor with a forward-mode derivative (a dual tensor) enters the compiled "
+        "function",
+        "\n  remedy: unpack it outside, or call the function itself in forward-mode code");
   }
   if (tensor.layout() == c10::kStrided && !tensor.is_quantized() && !tensor.is_nested()) return;
   TANDEM_UNSUPPORTED("trace", "a tensor with layout ", tensor.layout(),
-                     (tensor.is_quantized() ? " (quantized)" : tensor.is_nested() ? " (nested)" : ""),
+                     (tensor.is_quantized() ? " (quantized)"
+                      : tensor.is_nested()  ? " (nested)"
+                                            : ""),
                      " enters the compiled function; only dense strided tensors can be traced",
                      "\n  remedy: convert it with to_dense() or dequantize() outside the function");
 }
@@ -82,7 +86,8 @@ StandIn make_stand_in(Recording& recording, const at::Tensor& real, ir::Descript
 }
 
 at::Tensor make_tangent(Recording& recording, const at::Tensor& like, int64_t index) {
-  return functional(recording, like, ir::Descriptor::tangent(index), "tangent" + std::to_string(index));
+  return functional(recording, like, ir::Descriptor::tangent(index),
+                    "tangent" + std::to_string(index));
 }
 
 }  // namespace tandem::tracing

@@ -1,14 +1,14 @@
 #pragma once
 
+#include "tandem/ir/graph.h"
+#include "tracing/recording.h"
+
 #include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
 #include <torch/csrc/autograd/edge.h>
 
 #include <cstdint>
 #include <optional>
-
-#include "tandem/ir/graph.h"
-#include "tracing/recording.h"
 
 namespace tandem::tracing {
 
@@ -28,7 +28,8 @@ struct StandIn {
   std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> storage{};
 };
 
-/// Makes the stand-in of `real` and a graph input for it: same metadata, requires_grad and leafness.
+/// Makes the stand-in of `real` and a graph input for it: same metadata, requires_grad and
+/// leafness.
 StandIn make_stand_in(Recording& recording, const at::Tensor& real, ir::Descriptor role,
                       std::string name);
 

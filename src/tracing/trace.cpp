@@ -1,13 +1,13 @@
 #include "tracing/trace.h"
 
-#include <c10/util/Exception.h>
-
-#include <algorithm>
-
 #include "base/error.h"
 #include "tracing/operand_text.h"
 #include "tracing/registration.h"
 #include "tracing/traced_tensor.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
 
 namespace tandem::tracing {
 namespace {
@@ -90,23 +90,28 @@ void Trace::run(const detail::FlatFunction& function) {
     before.restore();
     const std::string text = error.what_without_backtrace();
     if (is_unfollowed_write(text)) {
-      TANDEM_UNSUPPORTED("trace", "an op writes or returns one of its arguments and has no functional form",
-                         "\n  libtorch: ", text,
-                         "\n  remedy:   register an op that returns a new tensor, or call it outside the "
-                         "compiled function");
+      TANDEM_UNSUPPORTED(
+          "trace", "an op writes or returns one of its arguments and has no functional form",
+          "\n  libtorch: ", text,
+          "\n  remedy:   register an op that returns a new tensor, or call it outside the "
+          "compiled function");
     }
     if (!is_data_access(text)) throw;
-    TANDEM_UNSUPPORTED("trace", "the function reads the data of a tensor (data_ptr, accessor, printing), "
-                       "which a trace does not have",
-                       "\n  libtorch: ", text, "\n  remedy:   read it outside the compiled function, or compute with tensor ops");
+    TANDEM_UNSUPPORTED(
+        "trace",
+        "the function reads the data of a tensor (data_ptr, accessor, printing), "
+        "which a trace does not have",
+        "\n  libtorch: ", text,
+        "\n  remedy:   read it outside the compiled function, or compute with tensor ops");
   } catch (...) {
     before.restore();
     throw;
   }
   if (const ThreadSwitches after = ThreadSwitches::now(); after != before) {
     before.restore();
-    TANDEM_UNSUPPORTED("trace", "the function leaves the grad mode or autocast changed behind it",
-                       "\n  remedy: use guards (torch::NoGradGuard, at::AutoGradMode) that end inside it");
+    TANDEM_UNSUPPORTED(
+        "trace", "the function leaves the grad mode or autocast changed behind it",
+        "\n  remedy: use guards (torch::NoGradGuard, at::AutoGradMode) that end inside it");
   }
   for (at::Tensor& result : results_.tensors) {
     if (result.defined() && !is_traced(result)) result = stand_in_of(result);
@@ -116,10 +121,15 @@ void Trace::run(const detail::FlatFunction& function) {
 std::string Trace::name_of(const StandIn& stand_in) const {
   const ir::Descriptor& role = recording_.graph().input_role(stand_in.input);
   switch (role.role) {
-    case ir::Role::UserInput: return names_[static_cast<size_t>(role.index)];
-    case ir::Role::Param: return "parameter \"" + role.name + "\"";
-    case ir::Role::Buffer: return "buffer \"" + role.name + "\"";
-    default: return "closed-over tensor " + std::to_string(role.index) + " (" + tensor_text(stand_in.real) + ")";
+    case ir::Role::UserInput:
+      return names_[static_cast<size_t>(role.index)];
+    case ir::Role::Param:
+      return "parameter \"" + role.name + "\"";
+    case ir::Role::Buffer:
+      return "buffer \"" + role.name + "\"";
+    default:
+      return "closed-over tensor " + std::to_string(role.index) + " (" +
+             tensor_text(stand_in.real) + ")";
   }
 }
 

@@ -1,5 +1,10 @@
 #pragma once
 
+#include "tandem/function.h"
+#include "tracing/ambient.h"
+#include "tracing/recording.h"
+#include "tracing/stand_in.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <deque>
@@ -7,20 +12,17 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tandem/function.h"
-#include "tracing/ambient.h"
-#include "tracing/recording.h"
-#include "tracing/stand_in.h"
-
 namespace tandem::tracing {
 
-/// Roles and paths of tensors that are known before the trace: parameters and buffers of named modules.
+/// Roles and paths of tensors that are known before the trace: parameters and buffers of named
+/// modules.
 using KnownTensors = std::unordered_map<const c10::TensorImpl*, ir::Descriptor>;
 
 /// One run of the user's function on stand-ins.
 ///
-/// While it lives the thread is in tracing state, so that `signature` and `joint` can read facts off the
-/// functional wrappers and differentiate into the same recording. The real arguments are never touched.
+/// While it lives the thread is in tracing state, so that `signature` and `joint` can read facts
+/// off the functional wrappers and differentiate into the same recording. The real arguments are
+/// never touched.
 class Trace {
  public:
   /// `names` say what to call the arguments in errors, one per tensor.
@@ -28,8 +30,8 @@ class Trace {
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  /// Calls the function, once. What it throws passes through, except that libtorch's words for reading data
-  /// that a trace does not have become an UnsupportedError.
+  /// Calls the function, once. What it throws passes through, except that libtorch's words for
+  /// reading data that a trace does not have become an UnsupportedError.
   void run(const detail::FlatFunction& function);
 
   Recording& recording() { return recording_; }

@@ -10,8 +10,8 @@ namespace tandem::tracing {
 namespace {
 
 c10::DispatchKeySet keys_for(const ops::TensorMeta& meta) {
-  c10::DispatchKeySet keys{libtorch::kRecordKey, c10::computeDispatchKey(std::nullopt, std::nullopt,
-                                                                          meta.type->device)};
+  c10::DispatchKeySet keys{libtorch::kRecordKey,
+                           c10::computeDispatchKey(std::nullopt, std::nullopt, meta.type->device)};
   if (meta.conjugate) keys = keys.add(c10::DispatchKey::Conjugate);
   if (meta.negative) keys = keys.add(c10::DispatchKey::Negative);
   return keys;
@@ -42,7 +42,8 @@ TracedTensor::TracedTensor(uint64_t recording_id, ir::ValueId value, const ops::
 template <class Version>
 c10::intrusive_ptr<c10::TensorImpl> TracedTensor::copy(Version&& version_counter,
                                                        bool allow_change) const {
-  auto copy = c10::intrusive_ptr<TracedTensor>::reclaim(new TracedTensor(recording_id_, value_, meta_));
+  auto copy =
+      c10::intrusive_ptr<TracedTensor>::reclaim(new TracedTensor(recording_id_, value_, meta_));
   copy->set_version_counter(std::forward<Version>(version_counter));
   copy->set_allow_tensor_metadata_change(allow_change);
   return copy;

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <c10/core/TensorImpl.h>
-
 #include "ops/metadata.h"
 #include "tandem/ir/graph.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/TensorImpl.h>
 
 namespace tandem::tracing {
 
@@ -12,8 +12,9 @@ class Recording;
 
 /// Stands for a tensor while the user's function is traced: metadata and a graph value, no data.
 ///
-/// Its key set holds the recording key and the key of the device it pretends to be on, so that libtorch takes
-/// the same decisions (dropout kernel, attention backend, autocast) as it would on the real tensor.
+/// Its key set holds the recording key and the key of the device it pretends to be on, so that
+/// libtorch takes the same decisions (dropout kernel, attention backend, autocast) as it would on
+/// the real tensor.
 class TracedTensor : public c10::TensorImpl {
  public:
   TracedTensor(Recording& recording, ir::ValueId value, const ops::TensorMeta& meta);
@@ -25,8 +26,8 @@ class TracedTensor : public c10::TensorImpl {
 
   c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(
       const c10::VariableVersion& version_counter, bool allow_change) const override;
-  c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version_counter,
-                                                              bool allow_change) const override;
+  c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(
+      c10::VariableVersion&& version_counter, bool allow_change) const override;
 
  private:
   TracedTensor(uint64_t recording_id, ir::ValueId value, const ops::TensorMeta& meta);
@@ -43,7 +44,8 @@ TracedTensor* as_traced(const at::Tensor& tensor);
 /// Traced, whether or not a functional wrapper is around it.
 bool is_traced(const at::Tensor& tensor);
 
-/// The value that a traced tensor or a functional wrapper around one stands for now, pending writes applied.
+/// The value that a traced tensor or a functional wrapper around one stands for now, pending writes
+/// applied.
 ir::ValueId current_value(const at::Tensor& tensor);
 
 }  // namespace tandem::tracing

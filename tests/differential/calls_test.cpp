@@ -1,11 +1,11 @@
 /// One behaviour of a call per test, each compared with eager in everything a caller can see.
-#include <ATen/autocast_mode.h>
-#include <gtest/gtest.h>
-#include <torch/torch.h>
-
 #include "support/like_eager.h"
 #include "support/same_bits.h"
 #include "tandem/tandem.h"
+
+#include <ATen/autocast_mode.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
 
 namespace tandem::testing {
 namespace {
@@ -27,7 +27,8 @@ Case no_grad() { return {{torch::randn({4, 4})}, {}}; }
 Case two_leaves() { return {{leaf({4, 4}), leaf({4, 4})}, {}}; }
 
 TEST(Calls, FreshResults) {
-  expect_like_eager(two_leaves, [](const Tensors& a) { return Tensors{(a[0] * a[1]).sin(), a[0].exp().sum()}; });
+  expect_like_eager(
+      two_leaves, [](const Tensors& a) { return Tensors{(a[0] * a[1]).sin(), a[0].exp().sum()}; });
 }
 
 TEST(Calls, ArgumentThatIsNoLeaf) {
@@ -35,7 +36,8 @@ TEST(Calls, ArgumentThatIsNoLeaf) {
 }
 
 TEST(Calls, InferenceWithoutAnyGradient) {
-  expect_like_eager(no_grad, [](const Tensors& a) { return Tensors{a[0].relu() + 1, a[0].argmax(1)}; });
+  expect_like_eager(no_grad,
+                    [](const Tensors& a) { return Tensors{a[0].relu() + 1, a[0].argmax(1)}; });
 }
 
 TEST(Calls, IntegerAndDetachedResultsBesideDifferentiableOnes) {
@@ -45,10 +47,9 @@ TEST(Calls, IntegerAndDetachedResultsBesideDifferentiableOnes) {
 }
 
 TEST(Calls, UndefinedResultAndArgument) {
-  expect_like_eager([] { return Case{{leaf({3}), at::Tensor()}, {}}; },
-                    [](const Tensors& a) {
-                      return Tensors{a[0] * 2, a[1].defined() ? a[0] : at::Tensor()};
-                    });
+  expect_like_eager(
+      [] { return Case{{leaf({3}), at::Tensor()}, {}}; },
+      [](const Tensors& a) { return Tensors{a[0] * 2, a[1].defined() ? a[0] : at::Tensor()}; });
 }
 
 TEST(Calls, ArgumentReturnedAsItIs) {
@@ -62,7 +63,8 @@ TEST(Calls, ViewsOfAnArgument) {
 }
 
 TEST(Calls, ViewsOfAnArgumentThatIsNoLeaf) {
-  expect_like_eager(one_non_leaf, [](const Tensors& a) { return Tensors{a[0].view({2, 8}), a[0].exp()}; });
+  expect_like_eager(one_non_leaf,
+                    [](const Tensors& a) { return Tensors{a[0].view({2, 8}), a[0].exp()}; });
 }
 
 TEST(Calls, ResultsOfOneSplitShareTheirNode) {
@@ -98,7 +100,8 @@ TEST(Calls, EqualResultsDoNotShareMemory) {
 
 // A constant of the graph must not be handed out: the caller may write to it.
 TEST(Calls, ConstantResultIsACopy) {
-  auto f = tandem::compile([](const at::Tensor& x) { return std::pair{torch::tensor({1.0f, 2.0f, 3.0f}), x * 2}; });
+  auto f = tandem::compile(
+      [](const at::Tensor& x) { return std::pair{torch::tensor({1.0f, 2.0f, 3.0f}), x * 2}; });
   at::Tensor x = torch::randn({3});
   f(x).first.fill_(9);
   EXPECT_TRUE(same_bits(f(x).first, torch::tensor({1.0f, 2.0f, 3.0f})));
@@ -183,12 +186,13 @@ TEST(Calls, SavedThenOverwrittenRaisesInBackward) {
 }
 
 TEST(Calls, WritingALeafThatRequiresGradIsEagersError) {
-  expect_both_throw(one_leaf,
-                    [](const Tensors& a) {
-                      a[0].mul_(2);
-                      return Tensors{a[0]};
-                    },
-                    "a leaf Variable that requires grad is being used in an in-place operation");
+  expect_both_throw(
+      one_leaf,
+      [](const Tensors& a) {
+        a[0].mul_(2);
+        return Tensors{a[0]};
+      },
+      "a leaf Variable that requires grad is being used in an in-place operation");
 }
 
 at::Tensor closed_weight, closed_buffer;
@@ -238,7 +242,8 @@ TEST(Calls, ClosuresThatShareStorage) {
 // A generator of the user's own is drawn from in every call, and the default one is not.
 TEST(Calls, OwnGenerator) {
   auto generator = at::detail::createCPUGenerator(5);
-  auto f = tandem::compile([generator](const at::Tensor& x) { return x + at::rand({4}, generator); });
+  auto f =
+      tandem::compile([generator](const at::Tensor& x) { return x + at::rand({4}, generator); });
   const at::Tensor x = torch::zeros({4});
   const at::Tensor first = f(x), second = f(x);
   auto same = at::detail::createCPUGenerator(5);
@@ -247,7 +252,8 @@ TEST(Calls, OwnGenerator) {
 }
 
 TEST(Calls, GeneratorAsArgument) {
-  auto f = tandem::compile([](const at::Tensor& x, at::Generator g) { return x + at::rand({4}, g); });
+  auto f =
+      tandem::compile([](const at::Tensor& x, at::Generator g) { return x + at::rand({4}, g); });
   const at::Tensor x = torch::zeros({4});
   auto a = at::detail::createCPUGenerator(1), b = at::detail::createCPUGenerator(2);
   EXPECT_TRUE(same_bits(f(x, a), at::rand({4}, at::detail::createCPUGenerator(1))));
@@ -262,7 +268,8 @@ struct Twice : torch::autograd::Function<Twice> {
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list g) {
-    return {g[0] * 3 * context->get_saved_variables()[0]};  // not the derivative: it must be this formula that runs
+    return {g[0] * 3 * context->get_saved_variables()[0]};  // not the derivative: it must be this
+                                                            // formula that runs
   }
 };
 
@@ -290,7 +297,8 @@ TEST(Calls, GradientInsideTheFunction) {
 TEST(Calls, FactoriesAndRandomNumbersInside) {
   expect_like_eager(one_leaf, [](const Tensors& a) {
     at::Tensor noise = torch::randn({4, 4}) + torch::rand_like(a[0]);
-    at::Tensor index = torch::arange(4, torch::kFloat) + torch::tensor(std::vector<float>{1, 2, 3, 4});
+    at::Tensor index =
+        torch::arange(4, torch::kFloat) + torch::tensor(std::vector<float>{1, 2, 3, 4});
     at::Tensor buffer = torch::empty({4, 4});
     buffer.fill_(2);
     torch::randperm(4);  // nobody reads it; the stream must move all the same
@@ -299,10 +307,11 @@ TEST(Calls, FactoriesAndRandomNumbersInside) {
 }
 
 TEST(Calls, DtypePromotionAndNumbers) {
-  expect_like_eager([] { return Case{{leaf({3}), torch::arange(3), torch::randn({3}, torch::kDouble)}, {}}; },
-                    [](const Tensors& a) {
-                      return Tensors{a[0] * 2 + 1.5, a[1] * 2.5, a[1] / 2, a[0] + a[2], a[1] + true, a[0] * a[1]};
-                    });
+  expect_like_eager(
+      [] { return Case{{leaf({3}), torch::arange(3), torch::randn({3}, torch::kDouble)}, {}}; },
+      [](const Tensors& a) {
+        return Tensors{a[0] * 2 + 1.5, a[1] * 2.5, a[1] / 2, a[0] + a[2], a[1] + true, a[0] * a[1]};
+      });
 }
 
 TEST(Calls, AutocastRegionInside) {
@@ -339,8 +348,9 @@ TEST(Calls, EmptyAndZeroDimensionalTensors) {
 }
 
 TEST(Calls, ComplexNumbers) {
-  expect_like_eager([] { return Case{{torch::randn({3, 3}, torch::kComplexFloat).set_requires_grad(true)}, {}}; },
-                    [](const Tensors& a) { return Tensors{a[0].conj() * 2, torch::view_as_real(a[0])}; });
+  expect_like_eager(
+      [] { return Case{{torch::randn({3, 3}, torch::kComplexFloat).set_requires_grad(true)}, {}}; },
+      [](const Tensors& a) { return Tensors{a[0].conj() * 2, torch::view_as_real(a[0])}; });
 }
 
 TEST(Calls, InferenceModeOutside) {
@@ -370,7 +380,8 @@ TEST(Calls, ResultWrittenAfterwardsRaisesEagersErrorInBackward) {
   EXPECT_EQ(error_of(tandem::compile(eager)), expected);
 }
 
-// A parameter stepped between forward and backward: eager notices by the version counter, and so must we.
+// A parameter stepped between forward and backward: eager notices by the version counter, and so
+// must we.
 TEST(Calls, ParameterWrittenBeforeBackwardRaisesEagersError) {
   torch::nn::Linear net(4, 4);
   auto f = tandem::compile(net);
@@ -394,7 +405,8 @@ TEST(Calls, BackwardTwiceNeedsRetainGraphAsInEager) {
     y.backward();
     FAIL() << "expected eager's error";
   } catch (const c10::Error& error) {
-    EXPECT_NE(std::string(error.what()).find("Trying to backward through the graph a second time"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("Trying to backward through the graph a second time"),
+              std::string::npos);
   }
 }
 
@@ -417,15 +429,21 @@ TEST(Calls, UnusedInputHasNoGradient) {
 }
 
 TEST(Calls, ExpandedTangent) {
-  expect_like_eager(one_leaf, [](const Tensors& a) { return Tensors{(a[0] * a[0]).t().reshape({2, 8})}; });
+  expect_like_eager(one_leaf,
+                    [](const Tensors& a) { return Tensors{(a[0] * a[0]).t().reshape({2, 8})}; });
 }
 
 TEST(Calls, DroppedResultsFreeTheirGraph) {
   at::Tensor x = leaf({4});
   c10::weak_intrusive_ptr<c10::TensorImpl> weak(x.getIntrusivePtr());
   auto f = tandem::compile([](const at::Tensor& t) { return t.exp(); });
-  { at::Tensor y = f(x); }
-  { at::Tensor y = f(x); y.sum().backward(); }
+  {
+    at::Tensor y = f(x);
+  }
+  {
+    at::Tensor y = f(x);
+    y.sum().backward();
+  }
   f.reset();
   x.reset();
   EXPECT_TRUE(weak.expired());  // no cycle between node and result keeps the argument alive

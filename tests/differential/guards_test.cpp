@@ -1,9 +1,10 @@
-/// When a call is served by an entry that exists, when it makes a new one, and what it says about it.
-#include <gtest/gtest.h>
-#include <torch/torch.h>
-
+/// When a call is served by an entry that exists, when it makes a new one, and what it says about
+/// it.
 #include "support/models.h"
 #include "tandem/tandem.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
 
 namespace tandem::testing {
 namespace {
@@ -31,7 +32,8 @@ TEST(Guards, EveryPropertyOfAnArgument) {
   EXPECT_EQ(last_miss(f), "entry 0: argument 0: size is [2, 4], compiled for [2, 3]");
   f(torch::ones({3, 2}).t());
   EXPECT_EQ(last_miss(f),
-            "entry 1: argument 0: size is [2, 3], compiled for [2, 4]; entry 0: argument 0: stride is [1, 2], "
+            "entry 1: argument 0: size is [2, 3], compiled for [2, 4]; entry 0: argument 0: stride "
+            "is [1, 2], "
             "compiled for [3, 1]");
   f.reset();
   f(torch::ones({2}));
@@ -63,7 +65,8 @@ TEST(Guards, GradModeAndDefaultDtype) {
 }
 
 TEST(Guards, Constants) {
-  auto f = compile([](const T& x, int64_t n, const std::string& mode) { return mode == "mul" ? x * n : x + n; });
+  auto f = compile(
+      [](const T& x, int64_t n, const std::string& mode) { return mode == "mul" ? x * n : x + n; });
   EXPECT_EQ(f(torch::ones({1}), 3, "mul").item<float>(), 3);
   EXPECT_EQ(f(torch::ones({1}), 4, "mul").item<float>(), 4);
   EXPECT_EQ(last_miss(f), "entry 0: constant 0 of the arguments is 4, compiled for 3");
@@ -147,7 +150,8 @@ TEST(Guards, SameTensorTwice) {
   EXPECT_EQ(f.stats().entries, 2);
 }
 
-// An entry in which argument and closure are one tensor must not serve a call in which they are two.
+// An entry in which argument and closure are one tensor must not serve a call in which they are
+// two.
 TEST(Guards, ArgumentThatIsAlsoClosedOver) {
   T w = torch::full({2}, 3.0), other = torch::full({2}, 5.0);
   auto f = compile([w](const T& x) { return x * w; });
@@ -179,14 +183,16 @@ TEST(Guards, OverflowRunsEagerlyOrIsAnError) {
   for (int64_t n = 1; n <= 4; ++n) EXPECT_EQ(f(torch::ones({n})).sum().item<float>(), 2.0f * n);
   EXPECT_EQ(f.stats().entries, 2);
   EXPECT_EQ(f.stats().eager_calls, 2);
-  auto g = compile([](const T& x) { return x * 2; }, {.max_entries = 1, .on_overflow = OnOverflow::error});
+  auto g = compile([](const T& x) { return x * 2; },
+                   {.max_entries = 1, .on_overflow = OnOverflow::error});
   g(torch::ones({1}));
   try {
     g(torch::ones({2}));
     FAIL();
   } catch (const UserError& error) {
     EXPECT_STREQ(error.what(),
-                 "call: the function has 1 entries, max_entries allows 1; another would be needed because entry 0: "
+                 "call: the function has 1 entries, max_entries allows 1; another would be needed "
+                 "because entry 0: "
                  "argument 0: size is [2], compiled for [1]\n"
                  "  remedy: raise Options::max_entries, or make the calls alike (pad to one size)");
   }
@@ -215,7 +221,8 @@ TEST(Guards, ExplainForecastsWithoutAnEntryAndReportDescribesThem) {
   EXPECT_EQ(f.stats().entries, 0);
   f(torch::ones({3, 4}));
   EXPECT_NE(f.explain(torch::ones({3, 4})).find("run an entry that exists"), std::string::npos);
-  EXPECT_NE(f.report().find("entry 0: training entry on backend eager"), std::string::npos) << f.report();
+  EXPECT_NE(f.report().find("entry 0: training entry on backend eager"), std::string::npos)
+      << f.report();
 }
 
 TEST(Guards, CompiledFunctionInsideACompiledFunctionIsInlined) {

@@ -1,12 +1,13 @@
-/// Whole training programs: twenty steps through Tandem end with the same bits as twenty eager steps.
+/// Whole training programs: twenty steps through Tandem end with the same bits as twenty eager
+/// steps.
+#include "support/models.h"
+#include "support/same_bits.h"
+#include "tandem/tandem.h"
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include <functional>
-
-#include "support/models.h"
-#include "support/same_bits.h"
-#include "tandem/tandem.h"
 
 namespace tandem::testing {
 namespace {
@@ -15,9 +16,11 @@ namespace F = torch::nn::functional;
 
 enum class Optimizer { Sgd, Adam };
 
-std::unique_ptr<torch::optim::Optimizer> make_optimizer(Optimizer kind, const std::vector<at::Tensor>& parameters) {
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(Optimizer kind,
+                                                        const std::vector<at::Tensor>& parameters) {
   if (kind == Optimizer::Sgd) {
-    return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(0.05).momentum(0.9));
+    return std::make_unique<torch::optim::SGD>(parameters,
+                                               torch::optim::SGDOptions(0.05).momentum(0.9));
   }
   return std::make_unique<torch::optim::Adam>(parameters, torch::optim::AdamOptions(1e-3));
 }
@@ -34,8 +37,8 @@ struct Outcome {
 
 /// Trains a fresh model from the same seed, eagerly or compiled.
 template <class Net, class Step>
-Outcome train(const std::function<Net()>& make_net, const std::function<Batch(int)>& make_batch, Step step,
-              Optimizer kind, bool compiled) {
+Outcome train(const std::function<Net()>& make_net, const std::function<Batch(int)>& make_batch,
+              Step step, Optimizer kind, bool compiled) {
   torch::manual_seed(11);
   Net net = make_net();
   std::vector<Batch> batches;
@@ -85,7 +88,8 @@ void expect_equal(const Outcome& eager, const Outcome& compiled) {
 }
 
 template <class Net, class Step>
-void check(const std::function<Net()>& make_net, const std::function<Batch(int)>& make_batch, Step step) {
+void check(const std::function<Net()>& make_net, const std::function<Batch(int)>& make_batch,
+           Step step) {
   for (Optimizer kind : {Optimizer::Sgd, Optimizer::Adam}) {
     SCOPED_TRACE(kind == Optimizer::Sgd ? "SGD" : "Adam");
     expect_equal(train<Net>(make_net, make_batch, step, kind, false),
@@ -95,9 +99,7 @@ void check(const std::function<Net()>& make_net, const std::function<Batch(int)>
 
 TEST(Training, MlpWithDropout) {
   check<Mlp>([] { return Mlp(20, 64, 5, 0.3); },
-             [](int) {
-               return Batch{torch::randn({16, 20}), torch::randint(5, {16})};
-             },
+             [](int) { return Batch{torch::randn({16, 20}), torch::randint(5, {16})}; },
              [](Mlp& net, const at::Tensor& x, const at::Tensor& y) {
                return F::cross_entropy(net->forward(x), y);
              });
@@ -105,9 +107,7 @@ TEST(Training, MlpWithDropout) {
 
 TEST(Training, ConvNetWithBatchNormInTraining) {
   check<ConvNet>([] { return ConvNet(); },
-                 [](int) {
-                   return Batch{torch::randn({4, 3, 16, 16}), torch::randint(10, {4})};
-                 },
+                 [](int) { return Batch{torch::randn({4, 3, 16, 16}), torch::randint(10, {4})}; },
                  [](ConvNet& net, const at::Tensor& x, const at::Tensor& y) {
                    return F::cross_entropy(net->forward(x), y);
                  });
@@ -120,9 +120,7 @@ TEST(Training, ConvNetWithBatchNormInEvaluation) {
         net->eval();
         return net;
       },
-      [](int) {
-        return Batch{torch::randn({4, 3, 16, 16}), torch::randint(10, {4})};
-      },
+      [](int) { return Batch{torch::randn({4, 3, 16, 16}), torch::randint(10, {4})}; },
       [](ConvNet& net, const at::Tensor& x, const at::Tensor& y) {
         return F::cross_entropy(net->forward(x), y);
       });

@@ -1,11 +1,11 @@
 /// What Tandem says when a function cannot be captured, and that nothing has happened by then.
+#include "support/error_text.h"
+#include "tandem/tandem.h"
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include <iostream>
-
-#include "support/error_text.h"
-#include "tandem/tandem.h"
 
 namespace tandem {
 namespace {
@@ -29,24 +29,30 @@ std::string unsupported(F function, const T& x) {
 }
 
 TEST(TraceErrors, ReadingAValue) {
-  const std::string text = unsupported([](const T& x) { return x * x.sum().item<float>(); }, torch::ones({4}));
-  EXPECT_EQ(text,
-            "trace: aten._local_scalar_dense reads the value of a tensor, which a trace does not have\n"
-            "  operands: f32[]\n"
-            "  remedy:   read it outside the compiled function and pass the number as an argument, or keep the "
-            "computation on tensors (torch::where instead of if)");
+  const std::string text =
+      unsupported([](const T& x) { return x * x.sum().item<float>(); }, torch::ones({4}));
+  EXPECT_EQ(
+      text,
+      "trace: aten._local_scalar_dense reads the value of a tensor, which a trace does not have\n"
+      "  operands: f32[]\n"
+      "  remedy:   read it outside the compiled function and pass the number as an argument, or "
+      "keep the "
+      "computation on tensors (torch::where instead of if)");
 }
 
 TEST(TraceErrors, BranchingOnAClosedOverTensor) {
   T flag = torch::tensor(true);
-  const std::string text = unsupported([flag](const T& x) { return flag.item<bool>() ? x : -x; }, torch::ones({4}));
+  const std::string text =
+      unsupported([flag](const T& x) { return flag.item<bool>() ? x : -x; }, torch::ones({4}));
   EXPECT_EQ(text.substr(0, 46), "trace: aten._local_scalar_dense reads the valu");
 }
 
 TEST(TraceErrors, ReadingADataPointer) {
-  const std::string text = unsupported([](const T& x) { return x * x.data_ptr<float>()[0]; }, torch::ones({4}));
+  const std::string text =
+      unsupported([](const T& x) { return x * x.data_ptr<float>()[0]; }, torch::ones({4}));
   EXPECT_EQ(text.substr(0, text.find('\n')),
-            "trace: the function reads the data of a tensor (data_ptr, accessor, printing), which a trace does not "
+            "trace: the function reads the data of a tensor (data_ptr, accessor, printing), which "
+            "a trace does not "
             "have");
   EXPECT_NE(text.find("\n  remedy:   read it outside the compiled function"), std::string::npos);
 }
@@ -67,13 +73,15 @@ TEST(TraceErrors, SizeThatDependsOnData) {
   EXPECT_EQ(unsupported([](const T& x) { return x.nonzero(); }, torch::ones({4})),
             "trace: aten.nonzero has a result whose size depends on data\n"
             "  operands: f32[4]\n"
-            "  remedy:   use a form with a fixed size (torch::where, masked_fill, a mask that multiplies), or call it "
+            "  remedy:   use a form with a fixed size (torch::where, masked_fill, a mask that "
+            "multiplies), or call it "
             "outside the compiled function");
 }
 
 TEST(TraceErrors, IndexingWithAMask) {
-  EXPECT_EQ(unsupported([](const T& x) { return x.index({x > 0}); }, torch::ones({4})).substr(0, 67),
-            "trace: aten.index.Tensor with a mask has a result whose size depend");
+  EXPECT_EQ(
+      unsupported([](const T& x) { return x.index({x > 0}); }, torch::ones({4})).substr(0, 67),
+      "trace: aten.index.Tensor with a mask has a result whose size depend");
 }
 
 // The same op with integer indices has a size that is known.
@@ -92,8 +100,10 @@ TEST(TraceErrors, BackwardInside) {
       },
       torch::ones({4}));
   EXPECT_EQ(text,
-            "trace: backward() inside the compiled function accumulates into closed-over tensor 0 (f32[4])\n"
-            "  remedy: return the loss and call backward() on it outside, or use torch::autograd::grad inside");
+            "trace: backward() inside the compiled function accumulates into closed-over tensor 0 "
+            "(f32[4])\n"
+            "  remedy: return the loss and call backward() on it outside, or use "
+            "torch::autograd::grad inside");
   EXPECT_FALSE(w.grad().defined());
 }
 
@@ -109,17 +119,20 @@ TEST(TraceErrors, OptimizerInside) {
   });
   EXPECT_EQ(error_text<UnsupportedError>([&] { step(torch::ones({1, 4})); }),
             "trace: the compiled function uses .grad() of parameter \"weight\"\n"
-            "  remedy: step optimizers and clip gradients outside the compiled function, or pass the gradient as an "
+            "  remedy: step optimizers and clip gradients outside the compiled function, or pass "
+            "the gradient as an "
             "argument");
   EXPECT_TRUE(before.equal(net->weight.detach()));
 }
 
 TEST(TraceErrors, DifferentiableWriteToAnArgument) {
   const T p = leaf({4});
-  EXPECT_EQ(unsupported([](const T& x) { return x.mul_(2) + 1; }, p * 1),
-            "signature: argument 0 is written in place by a differentiable operation\n"
-            "  cause:  an in-place op in grad mode, so that the argument itself gets a new grad_fn\n"
-            "  remedy: use the out-of-place form and return the result, or write under torch::NoGradGuard");
+  EXPECT_EQ(
+      unsupported([](const T& x) { return x.mul_(2) + 1; }, p * 1),
+      "signature: argument 0 is written in place by a differentiable operation\n"
+      "  cause:  an in-place op in grad mode, so that the argument itself gets a new grad_fn\n"
+      "  remedy: use the out-of-place form and return the result, or write under "
+      "torch::NoGradGuard");
 }
 
 TEST(TraceErrors, ChangedMetadata) {
@@ -130,7 +143,9 @@ TEST(TraceErrors, ChangedMetadata) {
 }
 
 TEST(TraceErrors, SwitchedRequiresGrad) {
-  EXPECT_EQ(unsupported([](const T& x) { return x.detach().requires_grad_() * 2; }, torch::ones({3})), "(no error)");
+  EXPECT_EQ(
+      unsupported([](const T& x) { return x.detach().requires_grad_() * 2; }, torch::ones({3})),
+      "(no error)");
   EXPECT_EQ(unsupported(
                 [](const T& x) {
                   T y = x;
@@ -146,10 +161,11 @@ TEST(TraceErrors, ResultsThatShareAnIntermediate) {
     T y = x * 2;
     return std::pair{y, y.view(-1)};
   });
-  EXPECT_EQ(error_text<UnsupportedError>([&] { f(torch::ones({2, 2})); }),
-            "signature: output 0 shares memory with another output without being a view of an input\n"
-            "  value:  f32[2, 2]\n"
-            "  remedy: return a copy of it (clone()), or one of the two only");
+  EXPECT_EQ(
+      error_text<UnsupportedError>([&] { f(torch::ones({2, 2})); }),
+      "signature: output 0 shares memory with another output without being a view of an input\n"
+      "  value:  f32[2, 2]\n"
+      "  remedy: return a copy of it (clone()), or one of the two only");
 }
 
 TEST(TraceErrors, WrittenArgumentThatOverlapsAnother) {
@@ -177,24 +193,27 @@ TEST(TraceErrors, TensorThatOutlivesItsTrace) {
   EXPECT_EQ(error_text<UserError>([&] { kept + 1; }),
             "trace: aten.add.Scalar was given a tensor that belongs to a trace which is over\n"
             "  operand: f32[2]\n"
-            "  remedy:  do not keep tensors that the compiled function made or received in variables that outlive it; "
+            "  remedy:  do not keep tensors that the compiled function made or received in "
+            "variables that outlive it; "
             "return them instead");
 }
 
 TEST(TraceErrors, SparseArgument) {
-  EXPECT_EQ(error_text<UnsupportedError>([] {
-              compile([](const T& x) { return x * 2; })(torch::eye(3).to_sparse());
-            }),
-            "trace: a tensor with layout Sparse enters the compiled function; only dense strided tensors can be "
+  EXPECT_EQ(error_text<UnsupportedError>(
+                [] { compile([](const T& x) { return x * 2; })(torch::eye(3).to_sparse()); }),
+            "trace: a tensor with layout Sparse enters the compiled function; only dense strided "
+            "tensors can be "
             "traced\n  remedy: convert it with to_dense() or dequantize() outside the function");
 }
 
 TEST(TraceErrors, TensorThatExistsOnlyWhileTheFunctionRuns) {
   const std::string text =
       "trace: closed-over tensor 0 (f32[2]) exists only while the function runs\n"
-      "  cause:  it wraps memory of the program (torch::from_blob), or the function replaced a tensor that it closes "
+      "  cause:  it wraps memory of the program (torch::from_blob), or the function replaced a "
+      "tensor that it closes "
       "over\n"
-      "  remedy: make it outside and pass it as an argument; return new state instead of assigning it";
+      "  remedy: make it outside and pass it as an argument; return new state instead of assigning "
+      "it";
   EXPECT_EQ(unsupported(
                 [](const T& x) {
                   float memory[2] = {1, 2};
@@ -202,24 +221,29 @@ TEST(TraceErrors, TensorThatExistsOnlyWhileTheFunctionRuns) {
                 },
                 torch::ones({2})),
             text);
-  EXPECT_EQ(unsupported([state = torch::ones({2})](const T& x) mutable { return state = state * 0.5 + x; },
-                        torch::ones({2})),
+  EXPECT_EQ(unsupported(
+                [state = torch::ones({2})](const T& x) mutable { return state = state * 0.5 + x; },
+                torch::ones({2})),
             text);
   // Memory that somebody keeps is an ordinary closed-over tensor.
   static float kept[2] = {1, 2};
   const T outside = torch::from_blob(kept, {2});
-  EXPECT_EQ(compile([outside](const T& x) { return x * outside; })(torch::ones({2})).sum().item<float>(), 3);
+  EXPECT_EQ(
+      compile([outside](const T& x) { return x * outside; })(torch::ones({2})).sum().item<float>(),
+      3);
 }
 
 TEST(TraceErrors, OpThatReturnsItsArgument) {
   static auto* library = [] {
-    auto* made = new torch::Library(torch::Library::DEF, "errortest", std::nullopt, __FILE__, __LINE__);
+    auto* made =
+        new torch::Library(torch::Library::DEF, "errortest", std::nullopt, __FILE__, __LINE__);
     made->def("bump_(Tensor(a!) x) -> Tensor(a!)");
     made->impl("bump_", c10::DispatchKey::CPU, [](T x) { return x.add_(1); });
     return made;
   }();
   ASSERT_NE(library, nullptr);
-  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("errortest::bump_", "").typed<T(T)>();
+  const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("errortest::bump_", "").typed<T(T)>();
   const std::string text = unsupported([&](const T& x) { return op.call(x); }, torch::ones({2}));
   EXPECT_EQ(text.substr(0, text.find('\n')),
             "trace: an op writes or returns one of its arguments and has no functional form");
@@ -244,7 +268,8 @@ TEST(TraceErrors, CreateGraphThroughACompiledCall) {
   T y = f(x);
   EXPECT_EQ(error_text<UnsupportedError>([&] { torch::autograd::grad({y}, {x}, {}, true, true); }),
             "call: backward with create_graph=true through a compiled function\n"
-            "  remedy: compute the inner gradient inside the compiled function with torch::autograd::grad(..., "
+            "  remedy: compute the inner gradient inside the compiled function with "
+            "torch::autograd::grad(..., "
             "/*retain_graph=*/true, /*create_graph=*/true)");
 }
 
@@ -281,7 +306,8 @@ TEST(TraceErrors, AFailedCompileIsRemembered) {
 }
 
 TEST(TraceErrors, OnUnsupportedEagerRunsTheCallEagerly) {
-  auto f = compile([](const T& x) { return x.nonzero(); }, {.on_unsupported = OnUnsupported::eager});
+  auto f =
+      compile([](const T& x) { return x.nonzero(); }, {.on_unsupported = OnUnsupported::eager});
   EXPECT_EQ(f(torch::tensor({1, 0, 1})).size(0), 2);
   EXPECT_EQ(f.stats().eager_calls, 1);
 }

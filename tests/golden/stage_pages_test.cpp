@@ -7,6 +7,7 @@
 // TANDEM_UPDATE_GOLDEN=1 writes what came out into the pages; review the diff.
 
 #include "support/paths.h"
+#include "support/temporary_folder.h"
 #include "tandem/tandem.h"
 #include "tracing/trace.h"
 
@@ -103,16 +104,6 @@ void add_sources(Examples& examples) {
   }
 }
 
-/// A folder for dumps, gone at the end of the scope.
-struct DumpDir {
-  fs::path path =
-      fs::path(::testing::TempDir()) / ("tandem_stage_pages." + std::to_string(getpid()));
-  DumpDir() = default;
-  DumpDir(const DumpDir&) = delete;
-  DumpDir& operator=(const DumpDir&) = delete;
-  ~DumpDir() { fs::remove_all(path); }
-};
-
 std::string print_dumps(const fs::path& folder) {
   std::vector<std::string> names;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
@@ -145,7 +136,7 @@ std::string print_recording(const torch::nn::Linear& fc, F& step, const at::Tens
 
 /// The step that architecture.md follows through all stages.
 void add_step(Examples& examples) {
-  DumpDir dumps;
+  const test::TemporaryFolder dumps("stage_pages");
   // [step]
   torch::nn::Linear fc(4, 2);
   at::Tensor seen = torch::zeros({});
@@ -157,19 +148,19 @@ void add_step(Examples& examples) {
   };
   // [end]
   const at::Tensor x = torch::randn({3, 4}), y = torch::randn({3, 2});
-  auto compiled = tandem::compile(fc, step, {.dump_dir = dumps.path});
+  auto compiled = tandem::compile(fc, step, {.dump_dir = dumps.path()});
   compiled(x, y).backward();
   const Entry entry = compiled.entries().front();
 
   examples["trace"] = print_recording(fc, step, x, y);
   examples["signature"] = ir::to_string(entry.signature());
-  examples["recorded"] = join(lines_of(dumps.path / "function0.entry0.00-joint.tdm"));
+  examples["recorded"] = join(lines_of(dumps.path() / "function0.entry0.00-joint.tdm"));
   examples["joint"] = ir::print(entry.joint());
   examples["forward"] = ir::print(entry.forward());
   examples["backward"] = ir::print(entry.backward());
   examples["saved"] = print_saved(entry.saved());
   for (const Guard& guard : entry.guards()) examples["guards"] += guard.text + "\n";
-  examples["dumps"] = print_dumps(dumps.path);
+  examples["dumps"] = print_dumps(dumps.path());
   EXPECT_EQ(seen.item<float>(), 1);
 }
 

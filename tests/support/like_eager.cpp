@@ -1,13 +1,15 @@
 #include "support/like_eager.h"
 
-#include <sstream>
-
 #include "support/same_bits.h"
+
+#include <sstream>
 
 namespace tandem::testing {
 namespace {
 
-uint32_t version_of(const at::Tensor& tensor) { return tensor.is_inference() ? 0 : tensor._version(); }
+uint32_t version_of(const at::Tensor& tensor) {
+  return tensor.is_inference() ? 0 : tensor._version();
+}
 
 /// `result 0 ~ argument 1`, `result 2 is result 0`: sharing of memory, and identity.
 std::string sharing(const Tensors& results, const Case& inputs) {
@@ -18,11 +20,13 @@ std::string sharing(const Tensors& results, const Case& inputs) {
     if (result.is_same(other)) {
       out << "result " << i << " is " << kind << " " << j << "; ";
     } else if (result.storage().is_alias_of(other.storage())) {
-      out << "result " << i << " ~ " << kind << " " << j << " at " << result.storage_offset() << "; ";
+      out << "result " << i << " ~ " << kind << " " << j << " at " << result.storage_offset()
+          << "; ";
     }
   };
   for (size_t i = 0; i < results.size(); ++i) {
-    for (size_t j = 0; j < inputs.arguments.size(); ++j) compare(i, "argument", j, inputs.arguments[j]);
+    for (size_t j = 0; j < inputs.arguments.size(); ++j)
+      compare(i, "argument", j, inputs.arguments[j]);
     for (size_t j = 0; j < inputs.leaves.size(); ++j) compare(i, "leaf", j, inputs.leaves[j]);
     for (size_t j = 0; j < i; ++j) compare(i, "result", j, results[j]);
   }
@@ -34,7 +38,8 @@ struct Gradients {
   std::string errors;
 };
 
-/// Of each differentiable result by itself, then of all together, with respect to every leaf and argument.
+/// Of each differentiable result by itself, then of all together, with respect to every leaf and
+/// argument.
 Gradients differentiate(const Tensors& results, const Case& inputs) {
   torch::manual_seed(7);
   Gradients gradients;
@@ -84,7 +89,8 @@ void expect_like_eager(const MakeCase& make, const Program& program, Options opt
   auto compiled = tandem::compile<Tensors(Tensors)>(program, std::move(options));
   for (int round = 0; round < 2; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
-    // The closure is what the last make() left, so eager runs to its end before the compiled run starts.
+    // The closure is what the last make() left, so eager runs to its end before the compiled run
+    // starts.
     torch::manual_seed(1);
     Case a = make();
     torch::manual_seed(2);

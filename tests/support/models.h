@@ -21,9 +21,11 @@ TORCH_MODULE(Mlp);
 /// Convolutions with batch norm, pooling and a linear head.
 struct ConvNetImpl : torch::nn::Module {
   ConvNetImpl()
-      : conv1(register_module("conv1", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3).padding(1)))),
+      : conv1(register_module("conv1",
+                              torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3).padding(1)))),
         norm1(register_module("norm1", torch::nn::BatchNorm2d(8))),
-        conv2(register_module("conv2", torch::nn::Conv2d(torch::nn::Conv2dOptions(8, 16, 3).stride(2).bias(false)))),
+        conv2(register_module(
+            "conv2", torch::nn::Conv2d(torch::nn::Conv2dOptions(8, 16, 3).stride(2).bias(false)))),
         norm2(register_module("norm2", torch::nn::BatchNorm2d(16))),
         head(register_module("head", torch::nn::Linear(16, 10))) {}
   at::Tensor forward(at::Tensor x) {
@@ -48,14 +50,17 @@ struct GptOptions {
 struct GptBlockImpl : torch::nn::Module {
   explicit GptBlockImpl(const GptOptions& o)
       : options(o),
-        norm1(register_module("norm1", torch::nn::LayerNorm(torch::nn::LayerNormOptions({o.width})))),
-        norm2(register_module("norm2", torch::nn::LayerNorm(torch::nn::LayerNormOptions({o.width})))),
+        norm1(
+            register_module("norm1", torch::nn::LayerNorm(torch::nn::LayerNormOptions({o.width})))),
+        norm2(
+            register_module("norm2", torch::nn::LayerNorm(torch::nn::LayerNormOptions({o.width})))),
         qkv(register_module("qkv", torch::nn::Linear(o.width, 3 * o.width))),
         out(register_module("out", torch::nn::Linear(o.width, o.width))),
         up(register_module("up", torch::nn::Linear(o.width, 4 * o.width))),
         down(register_module("down", torch::nn::Linear(4 * o.width, o.width))),
         drop(register_module("drop", torch::nn::Dropout(o.dropout))) {
-    mask = register_buffer("mask", torch::ones({o.length, o.length}).tril().view({1, 1, o.length, o.length}));
+    mask = register_buffer(
+        "mask", torch::ones({o.length, o.length}).tril().view({1, 1, o.length, o.length}));
   }
   at::Tensor attention(const at::Tensor& x) {
     const auto batch = x.size(0), length = x.size(1), width = x.size(2);
@@ -65,10 +70,12 @@ struct GptBlockImpl : torch::nn::Module {
     }
     at::Tensor y;
     if (options.fused_attention) {
-      y = at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0, /*is_causal=*/true);
+      y = at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0.0,
+                                           /*is_causal=*/true);
     } else {
-      at::Tensor scores = parts[0].matmul(parts[1].transpose(-2, -1)) /
-                          std::sqrt(static_cast<double>(width) / static_cast<double>(options.heads));
+      at::Tensor scores =
+          parts[0].matmul(parts[1].transpose(-2, -1)) /
+          std::sqrt(static_cast<double>(width) / static_cast<double>(options.heads));
       scores = scores.masked_fill(mask == 0, -std::numeric_limits<float>::infinity());
       y = drop(torch::softmax(scores, -1)).matmul(parts[2]);
     }
@@ -93,7 +100,8 @@ struct GptImpl : torch::nn::Module {
         tokens(register_module("tokens", torch::nn::Embedding(o.vocabulary, o.width))),
         positions(register_module("positions", torch::nn::Embedding(o.length, o.width))),
         blocks(register_module("blocks", torch::nn::ModuleList())),
-        norm(register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({o.width})))) {
+        norm(
+            register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({o.width})))) {
     for (int64_t i = 0; i < o.blocks; ++i) blocks->push_back(GptBlock(o));
   }
   at::Tensor forward(const at::Tensor& ids) {

@@ -1,11 +1,11 @@
 /// Several threads on one compiled function. The thread sanitizer runs this program.
+#include "tandem/tandem.h"
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include <atomic>
 #include <thread>
-
-#include "tandem/tandem.h"
 
 namespace tandem {
 namespace {
@@ -25,7 +25,8 @@ TEST(Threads, ConcurrentFirstCallsCompileOnce) {
     ++runs;
     return (x * 2).exp();
   });
-  in_threads(4, [&](int) { EXPECT_TRUE(f(torch::ones({4})).allclose(torch::full({4}, 2.0).exp())); });
+  in_threads(4,
+             [&](int) { EXPECT_TRUE(f(torch::ones({4})).allclose(torch::full({4}, 2.0).exp())); });
   EXPECT_EQ(runs, 1);
   EXPECT_EQ(f.stats().compiles, 1);
 }
@@ -33,7 +34,8 @@ TEST(Threads, ConcurrentFirstCallsCompileOnce) {
 TEST(Threads, DifferentSizesEachGetTheirEntry) {
   auto f = compile([](const T& x) { return x + 1; });
   in_threads(4, [&](int i) {
-    for (int n = 0; n < 5; ++n) EXPECT_EQ(f(torch::ones({i + 1})).sum().item<float>(), 2.0f * (i + 1));
+    for (int n = 0; n < 5; ++n)
+      EXPECT_EQ(f(torch::ones({i + 1})).sum().item<float>(), 2.0f * (i + 1));
   });
   EXPECT_EQ(f.stats().entries, 4);
 }

@@ -1,11 +1,13 @@
 #include <tandem/tandem.h>
+
 #include <torch/torch.h>
 
 #include <iostream>
 
 int main() {
   torch::nn::Linear net(3, 2);
-  auto step = tandem::compile(net, [&](const at::Tensor& x) { return net->forward(x).sin().sum(); });
+  auto step =
+      tandem::compile(net, [&](const at::Tensor& x) { return net->forward(x).sin().sum(); });
 
   at::Tensor x = torch::randn({4, 3});
   at::Tensor loss = step(x);
@@ -13,6 +15,7 @@ int main() {
 
   at::Tensor expected = torch::autograd::grad({net->forward(x).sin().sum()}, {net->weight})[0];
   bool same = torch::allclose(net->weight.grad(), expected);
-  std::cout << "tandem " << tandem::version() << ": " << (same ? "gradient as eager's" : "WRONG") << '\n';
+  std::cout << "tandem " << tandem::version() << ": " << (same ? "gradient as eager's" : "WRONG")
+            << '\n';
   return same ? 0 : 1;
 }

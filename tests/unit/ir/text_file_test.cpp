@@ -1,4 +1,5 @@
 #include "support/error_text.h"
+#include "support/temporary_folder.h"
 #include "tandem/error.h"
 #include "tandem/ir/text.h"
 
@@ -15,16 +16,6 @@ namespace fs = std::filesystem;
 
 class TextFile : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::path(::testing::TempDir()) /
-              ("tandem_text_file_" + std::string(info->name()) + std::to_string(::getpid()));
-    fs::create_directories(folder_);
-    file_ = folder_ / "g.tdm";
-    side_ = folder_ / "g.tdm.constants";
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   static std::string contents(const fs::path& file) {
     std::ifstream in(file, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
@@ -51,7 +42,10 @@ class TextFile : public ::testing::Test {
     return text;
   }
 
-  fs::path folder_, file_, side_;
+  const test::TemporaryFolder temporary_{
+      std::string("text_file.") + ::testing::UnitTest::GetInstance()->current_test_info()->name()};
+  const fs::path folder_ = temporary_.path();
+  const fs::path file_ = folder_ / "g.tdm", side_ = folder_ / "g.tdm.constants";
 };
 
 TEST_F(TextFile, KeepsSmallConstantsInTheText) {

@@ -22,7 +22,8 @@ std::string graph_of(const std::string& body, const std::string& result = "%x") 
 
 // The page is what users read: its example must stay true.
 TEST(Text, KeepsTheExampleOfTheReferencePage) {
-  std::ifstream page(std::filesystem::path(test::kTestsDir) / ".." / "docs" / "reference" / "graph-text.md");
+  std::ifstream page(std::filesystem::path(test::kTestsDir) / ".." / "docs" / "reference" /
+                     "graph-text.md");
   std::string text(std::istreambuf_iterator<char>(page), {});
   size_t start = text.find("```\ngraph ");
   ASSERT_NE(start, std::string::npos);

@@ -1,10 +1,10 @@
 #include "joint/build_joint.h"
 
-#include <gtest/gtest.h>
-#include <torch/torch.h>
-
 #include "signature/read_signature.h"
 #include "support/graph_text.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
 
 namespace tandem::joint {
 namespace {
@@ -28,7 +28,8 @@ Joint joint_of(const Tensors& arguments, const std::function<Tensors(const Tenso
 T leaf(at::IntArrayRef sizes) { return torch::ones(sizes).set_requires_grad(true); }
 
 TEST(BuildJoint, ForwardAndBackwardInOneGraph) {
-  const Joint joint = joint_of({leaf({3}), leaf({3})}, [](const Tensors& a) { return Tensors{a[0] * a[1]}; });
+  const Joint joint =
+      joint_of({leaf({3}), leaf({3})}, [](const Tensors& a) { return Tensors{a[0] * a[1]}; });
   EXPECT_GRAPH_EQ(joint.graph, R"(
     graph g(%arg0: f32[3] user_input 0, %arg1: f32[3] user_input 1, %tangent0: f32[3] tangent 0) {
       %0: f32[3] = aten.mul.Tensor(%arg0, %arg1)
@@ -41,13 +42,15 @@ TEST(BuildJoint, ForwardAndBackwardInOneGraph) {
 }
 
 TEST(BuildJoint, NoTangentNoBackward) {
-  const Joint joint = joint_of({torch::ones({3})}, [](const Tensors& a) { return Tensors{a[0].exp()}; });
+  const Joint joint =
+      joint_of({torch::ones({3})}, [](const Tensors& a) { return Tensors{a[0].exp()}; });
   EXPECT_FALSE(joint.signature.training);
   EXPECT_EQ(joint.graph.node_count(), 1u);
 }
 
 TEST(BuildJoint, AGradientThatNothingReachesIsAbsent) {
-  const Joint joint = joint_of({leaf({3}), leaf({3})}, [](const Tensors& a) { return Tensors{a[0].exp()}; });
+  const Joint joint =
+      joint_of({leaf({3}), leaf({3})}, [](const Tensors& a) { return Tensors{a[0].exp()}; });
   ASSERT_EQ(joint.graph.outputs().size(), 3u);
   EXPECT_NE(joint.graph.outputs()[1].value, ir::kNoValue);
   EXPECT_EQ(joint.graph.outputs()[2].value, ir::kNoValue);
@@ -72,7 +75,8 @@ TEST(BuildJoint, ATangentWhoseBackwardRaisesIsMarked) {
     a[1].add_(1);
     return Tensors{y, a[0].exp()};
   });
-  EXPECT_NE(joint.signature.tangents[0].raises.find("modified by an inplace operation"), std::string::npos);
+  EXPECT_NE(joint.signature.tangents[0].raises.find("modified by an inplace operation"),
+            std::string::npos);
   EXPECT_EQ(joint.signature.tangents[1].raises, "");
   EXPECT_NE(joint.graph.outputs().back().value, ir::kNoValue);
 }

@@ -237,11 +237,12 @@ TEST(MetadataPropagator, RefusesSizesThatDependOnData) {
 
 TEST(MetadataPropagator, RefusesValuesThatDependOnData) {
   MetadataPropagator propagator;
-  EXPECT_EQ(error_of([&] { ask(propagator, "equal", {at::zeros({4}), at::zeros({4})}); }),
-            "trace: aten.equal reads the value of a tensor, which a trace does not have\n"
-            "  operands: f32[4], f32[4]\n"
-            "  remedy:   read it outside the compiled function and pass the number as an argument, or "
-            "keep the computation on tensors (torch::where instead of if)");
+  EXPECT_EQ(
+      error_of([&] { ask(propagator, "equal", {at::zeros({4}), at::zeros({4})}); }),
+      "trace: aten.equal reads the value of a tensor, which a trace does not have\n"
+      "  operands: f32[4], f32[4]\n"
+      "  remedy:   read it outside the compiled function and pass the number as an argument, or "
+      "keep the computation on tensors (torch::where instead of if)");
 }
 
 TEST(MetadataPropagator, RefusesToRunLargeKernelsOnZeros) {

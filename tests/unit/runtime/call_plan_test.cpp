@@ -1,8 +1,8 @@
 #include "runtime/call_plan.h"
 
-#include <gtest/gtest.h>
-
 #include "tandem/ir/text.h"
+
+#include <gtest/gtest.h>
 
 namespace tandem::runtime {
 namespace {
@@ -50,10 +50,10 @@ TEST(CallPlan, MemoryThatBelongsToSomebodyElseIsCopied) {
       return %c: output 0, %v: output 1, %y: output 2, %y: output 3
     })"));
   ASSERT_EQ(plan.fresh.size(), 4u);
-  EXPECT_TRUE(plan.fresh[0].copy);   // a constant of the graph
-  EXPECT_TRUE(plan.fresh[1].copy);   // the argument's memory
+  EXPECT_TRUE(plan.fresh[0].copy);  // a constant of the graph
+  EXPECT_TRUE(plan.fresh[1].copy);  // the argument's memory
   EXPECT_FALSE(plan.fresh[2].copy);
-  EXPECT_TRUE(plan.fresh[3].copy);   // the memory of result 2
+  EXPECT_TRUE(plan.fresh[3].copy);  // the memory of result 2
 }
 
 TEST(CallPlan, WhatAWriteBackWouldOverwriteIsCopiedFirst) {
@@ -62,7 +62,8 @@ TEST(CallPlan, WhatAWriteBackWouldOverwriteIsCopiedFirst) {
       %v: f32[2] = aten.alias(%a)
       %n: f32[2] = aten.exp(%b)
       return %n: mutated 0, %v: mutated 1, %a: saved 0
-    })", {0, 1}));
+    })",
+                                                {0, 1}));
   ASSERT_EQ(plan.write_backs.size(), 2u);
   EXPECT_FALSE(plan.write_backs[0].copy);
   EXPECT_TRUE(plan.write_backs[1].copy);

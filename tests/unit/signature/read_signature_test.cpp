@@ -9,7 +9,8 @@ namespace {
 using T = at::Tensor;
 using Tensors = std::vector<T>;
 
-ir::Signature signature_of(const Tensors& arguments, const std::function<Tensors(const Tensors&)>& fn) {
+ir::Signature signature_of(const Tensors& arguments,
+                           const std::function<Tensors(const Tensors&)>& fn) {
   detail::Flat flat;
   flat.tensors.assign(arguments.begin(), arguments.end());
   tracing::Trace trace(flat, {}, std::vector<std::string>(arguments.size(), "argument"));
@@ -25,8 +26,10 @@ ir::Signature signature_of(const Tensors& arguments, const std::function<Tensors
 T leaf(at::IntArrayRef sizes) { return torch::ones(sizes).set_requires_grad(true); }
 
 TEST(ReadSignature, NothingHappensToAnArgumentThatIsOnlyRead) {
-  const ir::Signature s = signature_of({leaf({2})}, [](const Tensors& a) { return Tensors{a[0] * 2}; });
-  EXPECT_FALSE(s.inputs[0].data_written || s.inputs[0].history_changed || s.inputs[0].metadata_changed);
+  const ir::Signature s =
+      signature_of({leaf({2})}, [](const Tensors& a) { return Tensors{a[0] * 2}; });
+  EXPECT_FALSE(s.inputs[0].data_written || s.inputs[0].history_changed ||
+               s.inputs[0].metadata_changed);
   EXPECT_EQ(s.inputs[0].version_delta, 0);
   EXPECT_EQ(s.outputs[0].kind, ir::OutputKind::Fresh);
   EXPECT_TRUE(s.outputs[0].requires_grad && !s.outputs[0].is_leaf);
@@ -35,10 +38,12 @@ TEST(ReadSignature, NothingHappensToAnArgumentThatIsOnlyRead) {
 // Data, version and history are independent facts: each program moves another set of them.
 TEST(ReadSignature, WritesWithoutGrad) {
   const auto facts = [](const std::function<void(const T&)>& write, const T& x) {
-    return signature_of({x}, [&](const Tensors& a) {
-             write(a[0]);
-             return Tensors{a[0] + 1};
-           }).inputs[0];
+    return signature_of({x},
+                        [&](const Tensors& a) {
+                          write(a[0]);
+                          return Tensors{a[0] + 1};
+                        })
+        .inputs[0];
   };
   const auto plain = facts([](const T& x) { x.mul_(2).add_(1); }, torch::ones({2}));
   EXPECT_TRUE(plain.data_written && plain.written_in_grad_mode);
@@ -67,8 +72,8 @@ TEST(ReadSignature, WritesWithoutGrad) {
 }
 
 TEST(ReadSignature, BatchNormWritesItsStatisticsWithoutAVersion) {
-  const ir::Signature s =
-      signature_of({torch::ones({4, 3}), torch::zeros({3}), torch::ones({3})}, [](const Tensors& a) {
+  const ir::Signature s = signature_of(
+      {torch::ones({4, 3}), torch::zeros({3}), torch::ones({3})}, [](const Tensors& a) {
         return Tensors{torch::batch_norm(a[0], {}, {}, a[1], a[2], true, 0.1, 1e-5, false)};
       });
   EXPECT_TRUE(s.inputs[1].data_written && s.inputs[2].data_written);
@@ -85,8 +90,9 @@ TEST(ReadSignature, KindsOfOutputs) {
     for (const auto& output : s.outputs) kinds.push_back(output.kind);
     return kinds;
   }();
-  EXPECT_EQ(kinds, (std::vector{ir::OutputKind::Fresh, ir::OutputKind::IsInput, ir::OutputKind::AliasOfInput,
-                                ir::OutputKind::SameAsOutput, ir::OutputKind::Undefined}));
+  EXPECT_EQ(kinds, (std::vector{ir::OutputKind::Fresh, ir::OutputKind::IsInput,
+                                ir::OutputKind::AliasOfInput, ir::OutputKind::SameAsOutput,
+                                ir::OutputKind::Undefined}));
   EXPECT_EQ(s.outputs[3].source, 0);
 }
 
@@ -102,7 +108,8 @@ TEST(ReadSignature, OneReplayPerInputAndOneSplitForItsParts) {
 
 TEST(ReadSignature, LiftedTensorsComeFirst) {
   const T weight = leaf({2});
-  const ir::Signature s = signature_of({torch::ones({2})}, [&](const Tensors& a) { return Tensors{a[0] * weight}; });
+  const ir::Signature s =
+      signature_of({torch::ones({2})}, [&](const Tensors& a) { return Tensors{a[0] * weight}; });
   ASSERT_EQ(s.inputs.size(), 2u);
   EXPECT_EQ(s.lifted_count, 1);
   EXPECT_EQ(s.inputs[0].role, ir::Descriptor::lifted(0));

@@ -1,12 +1,12 @@
 #include "tracing/trace.h"
 
-#include <ATen/ScalarOps.h>
-#include <gtest/gtest.h>
-#include <torch/torch.h>
-
 #include "support/graph_text.h"
 #include "tandem/ir/text.h"
 #include "tracing/traced_tensor.h"
+
+#include <ATen/ScalarOps.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
 
 namespace tandem::tracing {
 namespace {
@@ -20,7 +20,8 @@ detail::Flat flat(std::initializer_list<T> tensors) {
 }
 
 /// The recorded graph of a function of one argument, with its result as output.
-ir::Graph record_one(const T& x, const std::function<T(const T&)>& fn, const KnownTensors& known = {}) {
+ir::Graph record_one(const T& x, const std::function<T(const T&)>& fn,
+                     const KnownTensors& known = {}) {
   Trace trace(flat({x}), known, std::vector<std::string>(9, "argument"));
   trace.run([&](const detail::Flat& in) { return flat({fn(in.tensors[0])}); });
   ir::Graph graph = trace.recording().graph();
@@ -30,7 +31,8 @@ ir::Graph record_one(const T& x, const std::function<T(const T&)>& fn, const Kno
 }
 
 TEST(Trace, RecordsFunctionalOpsWithTheirTypes) {
-  EXPECT_GRAPH_EQ(record_one(torch::ones({2, 3}), [](const T& x) { return x.t().matmul(x).relu(); }), R"(
+  EXPECT_GRAPH_EQ(
+      record_one(torch::ones({2, 3}), [](const T& x) { return x.t().matmul(x).relu(); }), R"(
     graph g(%arg0: f32[2, 3] user_input 0) {
       %0: f32[3, 2] (1, 3) = aten.t(%arg0)
       %1: f32[3, 3] = aten.mm(%0, %arg0)
@@ -40,9 +42,10 @@ TEST(Trace, RecordsFunctionalOpsWithTheirTypes) {
 }
 
 TEST(Trace, NumbersStayNumbers) {
-  EXPECT_GRAPH_EQ(record_one(torch::ones({2}), [](const T& x) {
-                    return at::mul(x, at::native::wrapped_scalar_tensor(2.5)) + 1;
-                  }), R"(
+  EXPECT_GRAPH_EQ(
+      record_one(torch::ones({2}),
+                 [](const T& x) { return at::mul(x, at::native::wrapped_scalar_tensor(2.5)) + 1; }),
+      R"(
     graph g(%arg0: f32[2] user_input 0) {
       %0: f32[2] = aten.mul.Tensor(%arg0, 2.5)
       %1: f32[2] = aten.add.Scalar(%0, 1, 1)
@@ -69,7 +72,10 @@ TEST(Trace, WritesBecomeValues) {
 TEST(Trace, ClosedOverTensorsBecomeInputsInOrderOfFirstSight) {
   const T weight = torch::ones({2}).set_requires_grad(true), other = torch::ones({2});
   const KnownTensors known{{weight.unsafeGetTensorImpl(), ir::Descriptor::param("fc.weight")}};
-  EXPECT_GRAPH_EQ(record_one(torch::ones({2}), [&](const T& x) { return x * other * weight * other; }, known), R"(
+  EXPECT_GRAPH_EQ(
+      record_one(
+          torch::ones({2}), [&](const T& x) { return x * other * weight * other; }, known),
+      R"(
     graph g(%arg0: f32[2] user_input 0, %lifted0: f32[2] lifted 0, %fc_weight: f32[2] param "fc.weight") {
       %0: f32[2] = aten.mul.Tensor(%arg0, %lifted0)
       %1: f32[2] = aten.mul.Tensor(%0, %fc_weight)
@@ -79,9 +85,10 @@ TEST(Trace, ClosedOverTensorsBecomeInputsInOrderOfFirstSight) {
 }
 
 TEST(Trace, MemoryWrittenByHandIsAConstantAndUntouchedMemoryIsNot) {
-  EXPECT_GRAPH_EQ(record_one(torch::ones({2}),
-                             [](const T& x) { return x + torch::tensor(std::vector<float>{3, 4}); }),
-                  R"(
+  EXPECT_GRAPH_EQ(
+      record_one(torch::ones({2}),
+                 [](const T& x) { return x + torch::tensor(std::vector<float>{3, 4}); }),
+      R"(
     graph g(%arg0: f32[2] user_input 0) {
       %0: f32[2] = constant {3.0, 4.0}
       %1: f32[2] = aten.add.Tensor(%arg0, %0, alpha=1)
@@ -134,7 +141,8 @@ TEST(Trace, TheFunctionSeesOneTensorForTheSameArgumentTwice) {
 TEST(Trace, TouchesNeitherTheRandomStreamNorTheArguments) {
   const T x = torch::ones({4});
   const T stream = at::detail::getDefaultCPUGenerator().get_state();
-  record_one(x, [](const T& t) { return torch::dropout(t.mul_(3), 0.5, true) + torch::randn({4}); });
+  record_one(x,
+             [](const T& t) { return torch::dropout(t.mul_(3), 0.5, true) + torch::randn({4}); });
   EXPECT_TRUE(stream.equal(at::detail::getDefaultCPUGenerator().get_state()));
   EXPECT_TRUE(x.equal(torch::ones({4})));
   EXPECT_EQ(x._version(), 0);
@@ -145,11 +153,14 @@ TEST(Trace, LeavesTheThreadAsItWas) {
   {
     Trace trace(flat({torch::ones({2})}), {}, std::vector<std::string>(9, "argument"));
     EXPECT_TRUE(is_tracing());
-    EXPECT_ANY_THROW(trace.run([](const detail::Flat&) -> detail::Flat { throw std::runtime_error("mine"); }));
+    EXPECT_ANY_THROW(
+        trace.run([](const detail::Flat&) -> detail::Flat { throw std::runtime_error("mine"); }));
   }
   EXPECT_FALSE(is_tracing());
-  EXPECT_EQ(c10::impl::tls_local_dispatch_key_set().included_.raw_repr(), keys.included_.raw_repr());
-  EXPECT_EQ(c10::impl::tls_local_dispatch_key_set().excluded_.raw_repr(), keys.excluded_.raw_repr());
+  EXPECT_EQ(c10::impl::tls_local_dispatch_key_set().included_.raw_repr(),
+            keys.included_.raw_repr());
+  EXPECT_EQ(c10::impl::tls_local_dispatch_key_set().excluded_.raw_repr(),
+            keys.excluded_.raw_repr());
   EXPECT_FALSE(is_traced(torch::ones({2}) * 2));
 }
 
@@ -165,15 +176,15 @@ TEST(Trace, MetadataOfRepeatedCallsComesFromTheMemo) {
 
 TEST(Trace, OpsOfTheUserTrace) {
   static auto* library = [] {
-    auto* made = new torch::Library(torch::Library::DEF, "tracetest", std::nullopt, __FILE__, __LINE__);
+    auto* made =
+        new torch::Library(torch::Library::DEF, "tracetest", std::nullopt, __FILE__, __LINE__);
     made->def("shift(Tensor x, float by) -> Tensor", [](const T& x, double by) { return x + by; });
     return made;
   }();
   ASSERT_NE(library, nullptr);
   const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("tracetest::shift", "");
-  const ir::Graph graph = record_one(torch::ones({2}), [&](const T& x) {
-    return op.typed<T(const T&, double)>().call(x, 1.5);
-  });
+  const ir::Graph graph = record_one(
+      torch::ones({2}), [&](const T& x) { return op.typed<T(const T&, double)>().call(x, 1.5); });
   EXPECT_GE(graph.node_count(), 1u);
 }
 
