@@ -18,9 +18,9 @@ struct Options;
 /// graph. Inputs: lifted tensors, arguments, tangents. Outputs: new data of written inputs, fresh
 /// results, then one gradient per forward input that requires grad.
 struct Joint {
-  ir::Graph graph;
-  ir::Signature signature;
-  std::vector<at::Tensor> lifted;  // real tensors, in the order of the graph's inputs
+  ir::Graph graph{};
+  ir::Signature signature{};
+  std::vector<at::Tensor> lifted{};  // real tensors, in the order of the graph's inputs
 };
 
 /// A value that the forward keeps for the backward.

@@ -10,7 +10,7 @@ constexpr size_t kMaxSuggestions = 3;
 
 std::string name_text(const c10::OperatorName& name) {
   std::string text = name.name;
-  if (size_t colons = text.find("::"); colons != std::string::npos) text.replace(colons, 2, ".");
+  if (size_t colons = text.find("::"); colons != std::string::npos) text.replace(colons, 2, 1, '.');
   if (!name.overload_name.empty()) {
     text += '.';
     text += name.overload_name;

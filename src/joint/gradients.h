@@ -18,9 +18,9 @@ bool wants_gradient(const tracing::StandIn& stand_in);
 /// Gradients of edges, not of tensors: the edge taken at entry stays right whatever happens to the
 /// tensor.
 struct Differentiation {
-  std::vector<torch::autograd::Edge> roots;
-  std::vector<at::Tensor> tangents;  // one per root
-  std::vector<torch::autograd::Edge> wanted;
+  std::vector<torch::autograd::Edge> roots{};
+  std::vector<at::Tensor> tangents{};  // one per root
+  std::vector<torch::autograd::Edge> wanted{};
 };
 
 struct Gradients {
