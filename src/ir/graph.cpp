@@ -163,7 +163,7 @@ void Graph::set_operand(Node& node, size_t index, Operand operand) {
 void Graph::replace_all_uses(ValueId from, ValueId to) {
   if (from == to) return;
   // A copy, since it shrinks underneath; each node once, however often it mentions `from`.
-  std::vector<NodeId> readers = value(from).users_;
+  std::vector<NodeId> readers(value(from).users_.begin(), value(from).users_.end());
   std::sort(readers.begin(), readers.end());
   readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
   for (NodeId id : readers) {

@@ -14,6 +14,14 @@ namespace {
 /// The clean-up in order: no-ops hide duplicates, duplicates leave dead nodes.
 constexpr const char* kJointPasses[] = {"remove-no-ops", "merge-duplicates", "remove-dead-nodes"};
 
+/// While Tandem is developed every step is verified by itself, so that an error names the step that
+/// made it. A release verifies what goes into the partition and what comes out of it.
+#ifdef NDEBUG
+constexpr bool kVerifyEveryStep = false;
+#else
+constexpr bool kVerifyEveryStep = true;
+#endif
+
 tracing::KnownTensors known_tensors(const Options& options) {
   tracing::KnownTensors known;
   for (size_t i = 0; i < options.modules.size(); ++i) {
@@ -44,19 +52,21 @@ Captured capture(const detail::FlatFunction& function, const detail::Flat& argum
   captured.result_constants.assign(trace.results().constants.begin(),
                                    trace.results().constants.end());
   captured.zero_fallbacks = trace.recording().metadata().counts().zeros;
-  ir::verify(captured.joint.graph, "joint");
+  if (kVerifyEveryStep) ir::verify(captured.joint.graph, "joint");
   log.dump("joint", captured.joint.graph);
   return captured;
 }
 
 void run_passes(ir::Graph& graph, StageLog& log) {
   passes::PassObserver observer;
+  observer.verify = kVerifyEveryStep;
   observer.after_step = [&](const passes::StepReport& step) {
     log.dump(std::string(step.name), step.graph, step.changes > 0);
   };
   log.time("passes", [&] {
     for (const char* name : kJointPasses)
       passes::run_pass(passes::find_pass(name), graph, observer);
+    if (!kVerifyEveryStep) ir::verify(graph, "passes");
   });
 }
 

@@ -59,8 +59,8 @@ class TANDEM_API Value {
   std::string name_;
   NodeId producer_ = kNoNode;
   int64_t result_index_ = 0;  // of an input: its position; -1 once it is erased
-  std::vector<NodeId> users_;
-  std::vector<int32_t> mentions_;  // beside users_: which mention of that node it is
+  c10::SmallVector<NodeId, 2> users_;
+  c10::SmallVector<int32_t, 2> mentions_;  // beside users_: which mention of that node it is
   c10::SmallVector<int32_t, 1> output_positions_;
 };
 
@@ -76,7 +76,7 @@ enum class Phase : uint8_t { Forward, Backward };
 
 /// How the flat results of a node make up the returns of its schema: per return kSingle, or a
 /// list's length.
-using ResultShape = std::vector<int64_t>;
+using ResultShape = c10::SmallVector<int64_t, 1>;
 inline constexpr int64_t kSingle = -1;
 
 /// Something that computes.
@@ -114,7 +114,7 @@ class TANDEM_API Node {
   std::shared_ptr<const Graph> region_;
   std::string label_;
   std::vector<Operand> operands_;
-  std::vector<ValueId> results_;
+  c10::SmallVector<ValueId, 2> results_;  // as small as a vector, without its allocation
   ResultShape result_shape_;
   Location location_;
   // Per mention of a value, in operand order: its place in that value's users_. With
