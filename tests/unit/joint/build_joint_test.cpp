@@ -2,6 +2,7 @@
 
 #include "signature/read_signature.h"
 #include "support/graph_text.h"
+#include "support/run_trace.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -10,19 +11,11 @@ namespace tandem::joint {
 namespace {
 
 using T = at::Tensor;
-using Tensors = std::vector<T>;
+using test::Tensors;
 
 Joint joint_of(const Tensors& arguments, const std::function<Tensors(const Tensors&)>& fn) {
-  detail::Flat flat;
-  flat.tensors.assign(arguments.begin(), arguments.end());
-  tracing::Trace trace(flat, {}, std::vector<std::string>(arguments.size(), "argument"));
-  trace.run([&](const detail::Flat& in) {
-    detail::Flat out;
-    const Tensors results = fn(Tensors(in.tensors.begin(), in.tensors.end()));
-    out.tensors.assign(results.begin(), results.end());
-    return out;
-  });
-  return build_joint(trace, signature::read_signature(trace), "g");
+  const auto trace = test::run_trace(arguments, fn);
+  return build_joint(*trace, signature::read_signature(*trace), "g");
 }
 
 T leaf(at::IntArrayRef sizes) { return torch::ones(sizes).set_requires_grad(true); }

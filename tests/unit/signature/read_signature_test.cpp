@@ -1,5 +1,7 @@
 #include "signature/read_signature.h"
 
+#include "support/run_trace.h"
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -7,20 +9,11 @@ namespace tandem::signature {
 namespace {
 
 using T = at::Tensor;
-using Tensors = std::vector<T>;
+using test::Tensors;
 
 ir::Signature signature_of(const Tensors& arguments,
                            const std::function<Tensors(const Tensors&)>& fn) {
-  detail::Flat flat;
-  flat.tensors.assign(arguments.begin(), arguments.end());
-  tracing::Trace trace(flat, {}, std::vector<std::string>(arguments.size(), "argument"));
-  trace.run([&](const detail::Flat& in) {
-    detail::Flat out;
-    const Tensors results = fn(Tensors(in.tensors.begin(), in.tensors.end()));
-    out.tensors.assign(results.begin(), results.end());
-    return out;
-  });
-  return read_signature(trace);
+  return read_signature(*test::run_trace(arguments, fn));
 }
 
 T leaf(at::IntArrayRef sizes) { return torch::ones(sizes).set_requires_grad(true); }
