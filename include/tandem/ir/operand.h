@@ -49,8 +49,8 @@ struct TANDEM_API Operand {
   Operand(T&& value) : data(std::forward<T>(value)) {}  // NOLINT: every alternative is an operand
   template <std::integral T>
     requires(!std::same_as<T, bool>)
-  Operand(T number)
-      : data(Size(static_cast<int64_t>(number))) {}  // NOLINT: a size, not a complex number
+  // NOLINTNEXTLINE(google-explicit-constructor): a size, not a complex number
+  Operand(T number) : data(Size(static_cast<int64_t>(number))) {}
 
   template <class T>
   const T* get_if() const {
