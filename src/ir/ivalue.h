@@ -7,14 +7,7 @@
 #include <ATen/core/jit_type.h>
 #include <c10/util/FunctionRef.h>
 
-#include <functional>
-
 namespace tandem::ir {
-
-/// How the tensors of an IValue map to values of a graph and back. To keep one; the functions below
-/// take any callable without wrapping it.
-using ValueOf = std::function<ValueId(const at::Tensor&)>;  // kNoValue for an undefined tensor
-using TensorOf = std::function<at::Tensor(ValueId)>;
 
 /// The operand for one argument of a schema. The schema's type decides between an integer and a
 /// dtype, layout or memory format, and is what makes the operand print well; it must be

@@ -17,9 +17,6 @@ class Planner {
       input_position_[forward_.inputs()[i]] = static_cast<int64_t>(i);
       if (split.signature.inputs[i].data_written) written_.insert(forward_.inputs()[i]);
     }
-    for (size_t i = 0; i < split.signature.tangents.size(); ++i) {
-      tangent_of_output_[split.signature.tangents[i].output] = static_cast<int64_t>(i);
-    }
   }
 
   CallPlan plan() {
@@ -65,10 +62,7 @@ class Planner {
     const bool foreign =
         owner.is_input() || forward_.node(owner.producer()).kind() == ir::NodeKind::Constant;
     const bool taken = !fresh_of_root_.try_emplace(memory, output.role.index).second;
-    const auto tangent = tangent_of_output_.find(output.role.index);
-    plan_.fresh.push_back({output.role.index, position,
-                           tangent == tangent_of_output_.end() ? -1 : tangent->second,
-                           foreign || taken});
+    plan_.fresh.push_back({output.role.index, position, foreign || taken});
   }
 
   void add_saved(const ir::Output& output) {
@@ -87,7 +81,6 @@ class Planner {
   std::vector<ir::ValueId> roots_;
   std::unordered_map<ir::ValueId, int64_t> input_position_;
   std::set<ir::ValueId> written_;
-  std::unordered_map<int64_t, int64_t> tangent_of_output_;
   std::unordered_map<ir::ValueId, int64_t> fresh_of_root_;  // memory -> the result that owns it
   CallPlan plan_;
 };

@@ -9,18 +9,15 @@ namespace tandem::runtime {
 
 /// How one saved value travels from forward to backward.
 struct SavedSlot {
-  int64_t input =
-      -1;  // not -1: it is this forward input; kept by reference, with eager's version check
-  int64_t output =
-      -1;  // not -1: it shows the memory of this result; eager's version check on the result
-  bool copy = false;  // the call overwrites its memory afterwards
+  int64_t input = -1;   // that forward input, kept by reference with eager's version check; or -1
+  int64_t output = -1;  // the result whose memory it shows, and whose version is checked; or -1
+  bool copy = false;    // the call overwrites its memory afterwards
 };
 
 /// One fresh result of the forward.
 struct FreshResult {
   int64_t output = 0;    // position among the function's results
   int64_t position = 0;  // position among the forward graph's outputs
-  int64_t tangent = -1;  // position among the tangents; -1: needs no gradient
   bool copy = false;  // its memory belongs to somebody else: an input, a constant, another result
 };
 
@@ -37,8 +34,7 @@ struct CallPlan {
   int64_t first_saved = 0;  // position among the forward graph's outputs
   std::vector<FreshResult> fresh;
   std::vector<WriteBack> write_backs;
-  std::vector<int64_t>
-      differentiable_inputs;  // one edge each, in the order of the backward's outputs
+  std::vector<int64_t> differentiable_inputs;  // in the order of the backward's outputs
 };
 
 CallPlan make_call_plan(const Split& split);
