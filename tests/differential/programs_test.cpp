@@ -88,8 +88,7 @@ std::vector<ProgramMaker> traced_programs() {
   std::vector<ProgramMaker> programs;
   for (const ProgramMaker& maker : training_programs()) {
     const std::string name = maker.name;
-    if (name != "lstm" && name != "custom_function" && name != "attention" &&
-        name != "transformer") {
+    if (name != "attention" && name != "transformer") {
       programs.push_back(maker);
     }
   }
