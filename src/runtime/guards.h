@@ -3,6 +3,7 @@
 #include "runtime/module_guard.h"
 #include "runtime/tensor_guard.h"
 #include "runtime/thread_state.h"
+#include "runtime/value_guard.h"
 #include "tandem/function.h"
 #include "tandem/ir/signature.h"
 
@@ -33,6 +34,7 @@ class Guards {
  private:
   std::optional<std::string> lifted_mismatch() const;
   std::optional<std::string> alias_mismatch(const detail::Flat& arguments) const;
+  std::optional<std::string> value_mismatch(const detail::Flat& arguments) const;
 
   ThreadState thread_;
   std::vector<detail::Constant> constants_;
@@ -58,6 +60,7 @@ class Guards {
     c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
   };
   std::vector<ClosedOver> closed_over_;
+  std::vector<ValueGuard> values_;
 };
 
 }  // namespace tandem::runtime

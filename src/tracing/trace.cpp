@@ -7,6 +7,7 @@
 #include "tracing/traced_tensor.h"
 
 #include <ATen/SequenceNumber.h>
+#include <ATen/ops/equal.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -53,6 +54,8 @@ Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std:
   }
   argument_count_ = stand_ins_.size();
   recording_.set_stand_in_of([this](const at::Tensor& real) { return stand_in_of(real); });
+  recording_.set_compare_inputs(
+      [this](ir::ValueId a, ir::ValueId b) { return compare_inputs(a, b); });
 }
 
 void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
@@ -85,6 +88,19 @@ at::Tensor Trace::stand_in_of(const at::Tensor& real) {
     add(real, ir::Descriptor::lifted(index), "lifted" + std::to_string(index));
   }
   return stand_ins_.back().tensor;
+}
+
+bool Trace::compare_inputs(ir::ValueId a, ir::ValueId b) {
+  const auto position = [this](ir::ValueId input) {
+    const auto at = std::ranges::find(stand_ins_, input, &StandIn::input);
+    return static_cast<int64_t>(at - stand_ins_.begin());
+  };
+  ir::EqualityFacts facts{.a = position(a), .b = position(b)};
+  OutsideTrace outside;
+  facts.equal = at::equal(stand_ins_[static_cast<size_t>(facts.a)].real,
+                          stand_ins_[static_cast<size_t>(facts.b)].real);
+  equalities_.push_back(facts);
+  return facts.equal;
 }
 
 void Trace::run(const detail::FlatFunction& function) {
