@@ -4,13 +4,16 @@
 #include "ir/ivalue.h"
 #include "ir/op_names.h"
 #include "ops/libtorch_version.h"
+#include "ops/op_row.h"
 #include "ops/op_table.h"
+#include "tracing/draws.h"
 #include "tracing/equality.h"
 #include "tracing/operand_text.h"
 #include "tracing/recording.h"
 #include "tracing/traced_tensor.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -23,6 +26,8 @@ namespace {
 struct OpFacts {
   bool composite = false;  // libtorch decomposes it; so do we
   bool compares = false;   // `equal`, which C++ attention modules call on values
+  bool bernoulli = false;  // its draws follow the memory of its operand
+  bool casts_inside = false;
   int device_argument = -1;
 };
 
@@ -32,6 +37,9 @@ OpFacts make_facts(const c10::OperatorHandle& op) {
   // would round differently from eager.
   facts.composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
                     !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+  facts.bernoulli = is_bernoulli(op);
+  const ops::OpRow* row = ops::find_row(op);
+  facts.casts_inside = row && (row->facts & ops::Fact::CastsInside);
   facts.compares = op.operator_name().name == "aten::equal";
   const auto& arguments = op.schema().arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -66,6 +74,19 @@ ops::TensorMeta meta_of_operand(ops::MetadataPropagator& metadata, const at::Ten
   if (!tensor.defined()) return {};
   if (TracedTensor* traced = as_traced(tensor)) return traced->meta();
   return metadata.meta_of(tensor);
+}
+
+/// Autocast would reach ops that a kernel calls on this device.
+bool autocast_is_on(c10::ArrayRef<c10::IValue> args) {
+  bool on = false;
+  for (const c10::IValue& arg : args) {
+    for_each_tensor(arg, [&](const at::Tensor& tensor) {
+      const auto key =
+          at::autocast::get_autocast_dispatch_key_from_device_type(tensor.device().type());
+      on = on || !c10::impl::tls_is_dispatch_key_excluded(key);
+    });
+  }
+  return on;
 }
 
 /// Nodes of the operands: values of traced tensors; real tensors become constants of the graph.
@@ -180,11 +201,18 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
       return;
     }
   }
+  if (facts.casts_inside && autocast_is_on(args)) {
+    TANDEM_UNSUPPORTED("trace", "autocast reaches into the kernel of ", ir::op_text(op),
+                       ", where a graph cannot follow it", "\n  operands: ", operands_text(args),
+                       "\n  remedy:   switch autocast off around the call");
+  }
+  const c10::OperatorHandle& recorded =
+      facts.bernoulli ? bernoulli_to_record(op, args[0].toTensor()) : op;
   const std::vector<ops::MetaResult>& results =
-      recording->metadata().propagate(op, {args.data(), args.size()}, meta_of_operand);
-  std::vector<ir::Operand> operands = operands_of(*recording, op, args);
+      recording->metadata().propagate(recorded, {args.data(), args.size()}, meta_of_operand);
+  std::vector<ir::Operand> operands = operands_of(*recording, recorded, args);
   stack->resize(stack->size() - arity);
-  add_node(*recording, op, std::move(operands), results, stack);
+  add_node(*recording, recorded, std::move(operands), results, stack);
 }
 
 }  // namespace tandem::tracing
