@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -93,6 +94,11 @@ class Twin {
       text = error.what();
     }
     record(std::move(what), std::move(text));
+  }
+  /// Compares the records of each name among themselves: for what runs in another order by nature.
+  void sort_records() {
+    std::stable_sort(records_.begin(), records_.end(),
+                     [](const Record& a, const Record& b) { return a.what < b.what; });
   }
   /// Data, gradient, requires_grad and version of whatever the module has registered.
   void record_state(const torch::nn::Module& module) {
