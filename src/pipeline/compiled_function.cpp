@@ -1,10 +1,12 @@
 #include "base/error.h"
 #include "base/log.h"
+#include "ops/run_time_check.h"
 #include "pipeline/environment.h"
 #include "pipeline/options.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/report.h"
 #include "runtime/call.h"
+#include "runtime/generator_states.h"
 #include "tandem/function.h"
 #include "tracing/trace.h"
 
@@ -54,7 +56,8 @@ class Function final : public detail::CompiledFunction {
       eager_calls_.fetch_add(1, std::memory_order_relaxed);
       return function_(arguments);
     }
-    return runtime::call(entry, arguments);
+    return entry->has_checks() ? call_with_checks(entry, arguments)
+                               : runtime::call(entry, arguments);
   }
 
   void prepare(const detail::Flat& arguments) override {
@@ -133,6 +136,21 @@ class Function final : public detail::CompiledFunction {
       return entries_[i];
     }
     return nullptr;
+  }
+
+  /// A check that fails does so before anything is written: with the generators put back, the
+  /// function itself gives eager's answer.
+  detail::Flat call_with_checks(const EntryPtr& entry, const detail::Flat& arguments) {
+    const runtime::GeneratorStates before(entry->split().forward);
+    try {
+      return runtime::call(entry, arguments);
+    } catch (const ops::CheckFailed& failed) {
+      before.restore();
+      eager_calls_.fetch_add(1, std::memory_order_relaxed);
+      base::warn_once(base::str("check ", static_cast<const void*>(this)),
+                      base::str("a call of a compiled function runs eagerly: ", failed.what()));
+      return function_(arguments);
+    }
   }
 
   std::string miss_reason(const runtime::ThreadState& thread, const detail::Flat& arguments) const {
