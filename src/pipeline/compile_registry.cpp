@@ -35,7 +35,7 @@ CompileRegistry::Ticket CompileRegistry::begin(const runtime::ThreadState& threa
       seen = additions_;
     }
     const auto same = std::find_if(others.begin(), others.end(), [&](const auto& other) {
-      return !other->key.mismatch(thread, arguments);
+      return other->key.hold(thread, arguments);
     });
     if (same != others.end()) {
       TANDEM_REQUIRE((*same)->owner != std::this_thread::get_id(), "call",
@@ -63,7 +63,7 @@ std::exception_ptr CompileRegistry::failure(const runtime::ThreadState& thread,
     failures = failures_;
   }
   for (const auto& failure : failures) {
-    if (!failure->key.mismatch(thread, arguments)) return failure->error;
+    if (failure->key.hold(thread, arguments)) return failure->error;
   }
   return nullptr;
 }

@@ -39,13 +39,13 @@ class Function final : public detail::CompiledFunction,
   detail::Flat call(const detail::Flat& arguments) override {
     // Inside another trace the function is simply part of it.
     if (tracing::is_tracing()) return function_(arguments);
-    calls_.fetch_add(1, std::memory_order_relaxed);
     const runtime::ThreadState thread = runtime::ThreadState::now();
     EntryPtr entry = find(thread, arguments);
     if (entry) {
       hits_.fetch_add(1, std::memory_order_relaxed);
       if (options_.verify_every > 0) verify(*entry, arguments);
     } else {
+      other_calls_.fetch_add(1, std::memory_order_relaxed);
       entry = compile(thread, arguments);
     }
     return entry ? runtime::call(entry, arguments) : call_eagerly(arguments);
@@ -90,8 +90,8 @@ class Function final : public detail::CompiledFunction,
   Stats stats() const override {
     std::shared_lock lock(mutex_);
     Stats stats = stats_;
-    stats.calls = calls_.load(std::memory_order_relaxed);
     stats.hits = hits_.load(std::memory_order_relaxed);
+    stats.calls = stats.hits + other_calls_.load(std::memory_order_relaxed);
     stats.eager_calls = eager_calls_.load(std::memory_order_relaxed);
     stats.entries = static_cast<int64_t>(entries_.size());
     return stats;
@@ -121,7 +121,7 @@ class Function final : public detail::CompiledFunction,
   void release_cached_memory() override {}
 
  private:
-  /// Newest first: what was compiled last is most likely what comes next.
+  /// What was hit last is most likely what comes next; then newest first.
   EntryPtr find(const runtime::ThreadState& thread, const detail::Flat& arguments) const {
     // guard_on is the user's: it may call reset(), so no lock is held then.
     if (options_.guard_on) return find_in(snapshot(), thread, arguments);
@@ -129,10 +129,16 @@ class Function final : public detail::CompiledFunction,
     return find_in(entries_, thread, arguments);
   }
 
-  static EntryPtr find_in(const std::vector<EntryPtr>& entries, const runtime::ThreadState& thread,
-                          const detail::Flat& arguments) {
-    for (auto it = entries.rbegin(); it != entries.rend(); ++it) {
-      if (!(*it)->guards().mismatch(thread, arguments)) return *it;
+  EntryPtr find_in(const std::vector<EntryPtr>& entries, const runtime::ThreadState& thread,
+                   const detail::Flat& arguments) const {
+    const size_t guess = last_hit_.load(std::memory_order_relaxed);
+    if (guess < entries.size() && entries[guess]->guards().hold(thread, arguments)) {
+      return entries[guess];
+    }
+    for (size_t i = entries.size(); i-- > 0;) {
+      if (i == guess || !entries[i]->guards().hold(thread, arguments)) continue;
+      last_hit_.store(i, std::memory_order_relaxed);
+      return entries[i];
     }
     return nullptr;
   }
@@ -292,7 +298,8 @@ class Function final : public detail::CompiledFunction,
   int64_t next_number_ = 0;  // of a compile, for the names of dumps
   bool overflow_warned_ = false;
   std::atomic<bool> unsupported_warned_{false};
-  std::atomic<int64_t> calls_{0}, hits_{0}, eager_calls_{0};
+  std::atomic<int64_t> hits_{0}, other_calls_{0}, eager_calls_{0};
+  mutable std::atomic<size_t> last_hit_{0};  // a guess where to look first
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "runtime/backward_kernels.h"
 #include "runtime/call_plan.h"
+#include "runtime/edge_pool.h"
 #include "runtime/guards.h"
 #include "tandem/entry.h"
 #include "tandem/stages.h"
@@ -13,8 +14,9 @@
 
 namespace tandem::runtime {
 
-/// One specialisation: graphs, kernels, plan and guards. Immutable once built but for a counter;
-/// lives as long as an autograd node of one of its calls.
+/// One specialisation: graphs, kernels, plan and guards. Immutable once built, but for a counter
+/// and the edges that it keeps between calls; lives as long as an autograd node of one of its
+/// calls.
 class EntryState {
  public:
   /// Lowers both graphs through the backend.
@@ -35,6 +37,7 @@ class EntryState {
 
   Executable& forward() const { return *forward_; }
   BackwardKernels& backward() const { return *backward_; }
+  EdgePool& edge_pool() const { return edge_pool_; }
 
  private:
   ir::Graph joint_;
@@ -47,6 +50,7 @@ class EntryState {
   std::unique_ptr<Executable> forward_;
   std::unique_ptr<BackwardKernels> backward_;  // null in an inference entry
   mutable std::atomic<int64_t> calls_{0};
+  mutable EdgePool edge_pool_;
 };
 
 }  // namespace tandem::runtime
