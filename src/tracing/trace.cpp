@@ -60,7 +60,8 @@ Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std:
 
 void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
   auto [it, is_new] = position_.try_emplace(real.unsafeGetTensorImpl(), stand_ins_.size());
-  StandIn stand_in = make_stand_in(recording_, real, std::move(role), std::move(name));
+  StandIn stand_in = make_stand_in(recording_, real, std::move(role), std::move(name),
+                                   ambient_.caller_in_inference_mode());
   if (!is_new) {
     // The same tensor object twice: the function must see one tensor, the graph keeps both inputs.
     const StandIn& first = stand_ins_[it->second];
