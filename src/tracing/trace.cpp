@@ -2,9 +2,11 @@
 
 #include "base/error.h"
 #include "tracing/operand_text.h"
+#include "tracing/redirect_edges.h"
 #include "tracing/registration.h"
 #include "tracing/traced_tensor.h"
 
+#include <ATen/SequenceNumber.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -35,7 +37,10 @@ std::string value_name(const ir::Descriptor& role) {
 }
 
 Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std::string> names)
-    : known_(std::move(known)), names_(std::move(names)), ambient_((register_hooks(), recording_)) {
+    : known_(std::move(known)),
+      names_(std::move(names)),
+      first_sequence_number_(at::sequence_number::peek()),
+      ambient_((register_hooks(), recording_)) {
   stand_in_arguments_.constants = arguments.constants;
   for (size_t i = 0; i < arguments.tensors.size(); ++i) {
     const at::Tensor& real = arguments.tensors[i];
@@ -116,6 +121,9 @@ void Trace::run(const detail::FlatFunction& function) {
   for (at::Tensor& result : results_.tensors) {
     if (result.defined() && !is_traced(result)) result = stand_in_of(result);
   }
+  redirect_edges(
+      {results_.tensors.data(), results_.tensors.size()}, first_sequence_number_,
+      [this](const at::Tensor& real) { stand_in_of(real); }, stand_ins_);
 }
 
 std::string Trace::name_of(const StandIn& stand_in) const {

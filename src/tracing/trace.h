@@ -58,6 +58,7 @@ class Trace {
   std::deque<StandIn> stand_ins_;
   std::unordered_map<const c10::TensorImpl*, size_t> position_;
   size_t argument_count_ = 0;
+  const uint64_t first_sequence_number_;  // of autograd nodes made here
   detail::Flat stand_in_arguments_;
   detail::Flat results_;
   Ambient ambient_;  // last: the thread leaves the tracing state before anything above dies
