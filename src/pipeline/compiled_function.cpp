@@ -42,12 +42,12 @@ class Function final : public detail::CompiledFunction {
   detail::Flat call(const detail::Flat& arguments) override {
     // Inside another trace the function is simply part of it.
     if (tracing::is_tracing()) return function_(arguments);
-    calls_.fetch_add(1, std::memory_order_relaxed);
     const runtime::ThreadState thread = runtime::ThreadState::now();
     EntryPtr entry = find(thread, arguments);
     if (entry) {
       hits_.fetch_add(1, std::memory_order_relaxed);
     } else {
+      other_calls_.fetch_add(1, std::memory_order_relaxed);
       entry = compile(thread, arguments);
     }
     if (!entry) {
@@ -94,8 +94,8 @@ class Function final : public detail::CompiledFunction {
   Stats stats() const override {
     std::shared_lock lock(mutex_);
     Stats stats = stats_;
-    stats.calls = calls_.load(std::memory_order_relaxed);
     stats.hits = hits_.load(std::memory_order_relaxed);
+    stats.calls = stats.hits + other_calls_.load(std::memory_order_relaxed);
     stats.eager_calls = eager_calls_.load(std::memory_order_relaxed);
     stats.entries = static_cast<int64_t>(entries_.size());
     return stats;
@@ -120,11 +120,17 @@ class Function final : public detail::CompiledFunction {
   void release_cached_memory() override {}
 
  private:
-  /// Newest first: what was compiled last is most likely what comes next.
+  /// What was hit last is most likely what comes next; then newest first.
   EntryPtr find(const runtime::ThreadState& thread, const detail::Flat& arguments) const {
     std::shared_lock lock(mutex_);
-    for (auto it = entries_.rbegin(); it != entries_.rend(); ++it) {
-      if (!(*it)->guards().mismatch(thread, arguments)) return *it;
+    const size_t guess = last_hit_.load(std::memory_order_relaxed);
+    if (guess < entries_.size() && entries_[guess]->guards().hold(thread, arguments)) {
+      return entries_[guess];
+    }
+    for (size_t i = entries_.size(); i-- > 0;) {
+      if (i == guess || !entries_[i]->guards().hold(thread, arguments)) continue;
+      last_hit_.store(i, std::memory_order_relaxed);
+      return entries_[i];
     }
     return nullptr;
   }
@@ -148,7 +154,7 @@ class Function final : public detail::CompiledFunction {
     std::lock_guard compiling(compile_mutex_);
     if (EntryPtr entry = find(thread, arguments)) return entry;
     for (const Failure& failure : failures_) {
-      if (!failure.guards.mismatch(thread, arguments)) return fail(failure.error);
+      if (failure.guards.hold(thread, arguments)) return fail(failure.error);
     }
     if (static_cast<int64_t>(entries_.size()) >= options_.max_entries)
       return overflow(thread, arguments);
@@ -218,7 +224,8 @@ class Function final : public detail::CompiledFunction {
   std::vector<Failure> failures_;
   Stats stats_;
   bool overflow_warned_ = false;
-  std::atomic<int64_t> calls_{0}, hits_{0}, eager_calls_{0};
+  std::atomic<int64_t> hits_{0}, other_calls_{0}, eager_calls_{0};
+  mutable std::atomic<size_t> last_hit_{0};  // a guess where to look first
 };
 
 }  // namespace

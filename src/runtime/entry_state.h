@@ -2,6 +2,7 @@
 
 #include "runtime/backward_kernels.h"
 #include "runtime/call_plan.h"
+#include "runtime/edge_pool.h"
 #include "runtime/guards.h"
 #include "tandem/entry.h"
 #include "tandem/stages.h"
@@ -12,8 +13,8 @@
 
 namespace tandem::runtime {
 
-/// One specialisation: graphs, kernels, plan and guards. Immutable once built; lives as long as an
-/// autograd node of one of its calls.
+/// One specialisation: graphs, kernels, plan and guards. Immutable once built, but for the edges
+/// that it keeps between calls; lives as long as an autograd node of one of its calls.
 class EntryState {
  public:
   /// Lowers both graphs through the backend.
@@ -31,6 +32,7 @@ class EntryState {
 
   Executable& forward() const { return *forward_; }
   BackwardKernels& backward() const { return *backward_; }
+  EdgePool& edge_pool() const { return edge_pool_; }
 
  private:
   ir::Graph joint_;
@@ -42,6 +44,7 @@ class EntryState {
   std::string backend_name_;
   std::unique_ptr<Executable> forward_;
   std::unique_ptr<BackwardKernels> backward_;  // null in an inference entry
+  mutable EdgePool edge_pool_;
 };
 
 }  // namespace tandem::runtime

@@ -72,6 +72,7 @@ void Guards::add_trace(std::vector<at::Tensor> lifted, const ir::Signature& sign
   for (size_t i = 0; i < lifted_.size(); ++i) {
     lifted_guards_.emplace_back(lifted_[i]);
     lifted_names_.push_back(ir::to_string(signature.inputs[i].role));
+    lifted_set_.insert(lifted_[i].unsafeGetTensorImpl());
     by_storage[lifted_[i].storage().unsafeGetStorageImpl()].push_back(i);
   }
   for (auto& [storage, group] : by_storage) {
@@ -93,46 +94,72 @@ void Guards::add_trace(std::vector<at::Tensor> lifted, const ir::Signature& sign
   }
 }
 
+bool Guards::hold(const ThreadState& thread, const detail::Flat& arguments) const {
+  return check(thread, arguments, [](auto&&) { return false; });
+}
+
 std::optional<std::string> Guards::mismatch(const ThreadState& thread,
                                             const detail::Flat& arguments) const {
-  if (auto text = thread_.difference(thread)) return text;
+  std::optional<std::string> text;
+  check(thread, arguments, [&](auto&& make_text) {
+    text = make_text();
+    return false;
+  });
+  return text;
+}
+
+template <class Fail>
+bool Guards::check(const ThreadState& thread, const detail::Flat& arguments, Fail&& fail) const {
+  if (thread_ != thread) return fail([&] { return *thread_.difference(thread); });
   if (arguments.constants.size() != constants_.size() ||
       arguments.tensors.size() != arguments_.size()) {
-    return base::str("the arguments hold ", arguments.tensors.size(), " tensors and ",
-                     arguments.constants.size(), " constants, compiled for ", arguments_.size(),
-                     " and ", constants_.size());
+    return fail([&] {
+      return base::str("the arguments hold ", arguments.tensors.size(), " tensors and ",
+                       arguments.constants.size(), " constants, compiled for ", arguments_.size(),
+                       " and ", constants_.size());
+    });
   }
   for (size_t i = 0; i < constants_.size(); ++i) {
     if (!same(constants_[i], arguments.constants[i])) {
-      return base::str("constant ", i, " of the arguments is ", text_of(arguments.constants[i]),
-                       ", compiled for ", text_of(constants_[i]));
+      return fail([&] {
+        return base::str("constant ", i, " of the arguments is ", text_of(arguments.constants[i]),
+                         ", compiled for ", text_of(constants_[i]));
+      });
     }
   }
   for (size_t i = 0; i < arguments_.size(); ++i) {
     if (!arguments_[i].matches(arguments.tensors[i])) {
-      return base::str(names_[i], ": ", arguments_[i].difference(arguments.tensors[i]));
+      return fail([&] {
+        return base::str(names_[i], ": ", arguments_[i].difference(arguments.tensors[i]));
+      });
     }
   }
-  if (auto text = modules_.difference()) return text;
+  if (!modules_.holds()) return fail([&] { return *modules_.difference(); });
   for (size_t i = 0; i < handles_.size(); ++i) {
     if (handles_[i]->unsafeGetTensorImpl() != handle_targets_[i]) {
-      return base::str("closes_over[", i, "] refers to another tensor than at the trace");
+      return fail([&] {
+        return base::str("closes_over[", i, "] refers to another tensor than at the trace");
+      });
     }
   }
   if (guard_on_) {
     if (const GuardFn::Value now = guard_on_(); now != *guard_value_) {
-      return base::str("guard_on returns ", text_of(now), ", compiled for ",
-                       text_of(*guard_value_));
+      return fail([&] {
+        return base::str("guard_on returns ", text_of(now), ", compiled for ",
+                         text_of(*guard_value_));
+      });
     }
   }
-  if (auto text = lifted_mismatch()) return text;
-  return alias_mismatch(arguments);
+  return check_lifted(fail) && check_aliases(arguments, fail);
 }
 
-std::optional<std::string> Guards::lifted_mismatch() const {
+template <class Fail>
+bool Guards::check_lifted(Fail&& fail) const {
   for (size_t i = 0; i < lifted_.size(); ++i) {
     if (!lifted_guards_[i].matches(lifted_[i])) {
-      return base::str(lifted_names_[i], ": ", lifted_guards_[i].difference(lifted_[i]));
+      return fail([&] {
+        return base::str(lifted_names_[i], ": ", lifted_guards_[i].difference(lifted_[i]));
+      });
     }
   }
   // `.data()` of a parameter is a tensor of its own on the same storage; set_data() would part
@@ -140,54 +167,65 @@ std::optional<std::string> Guards::lifted_mismatch() const {
   for (const std::vector<size_t>& group : shared_storage_) {
     for (size_t i = 1; i < group.size(); ++i) {
       if (!lifted_[group[i]].storage().is_alias_of(lifted_[group[0]].storage())) {
-        return base::str(lifted_names_[group[i]], " no longer shares memory with ",
-                         lifted_names_[group[0]]);
+        return fail([&] {
+          return base::str(lifted_names_[group[i]], " no longer shares memory with ",
+                           lifted_names_[group[0]]);
+        });
       }
     }
   }
-  return std::nullopt;
+  return true;
 }
 
-std::optional<std::string> Guards::alias_mismatch(const detail::Flat& arguments) const {
+template <class Fail>
+bool Guards::check_aliases(const detail::Flat& arguments, Fail&& fail) const {
   const auto& tensors = arguments.tensors;
   for (const ClosedOver& closed : closed_over_) {
     if (closed.tensor._unsafe_get_target() != tensors[closed.argument].unsafeGetTensorImpl()) {
-      return base::str(names_[closed.argument], " is not the tensor that the function closes over");
+      return fail([&] {
+        return base::str(names_[closed.argument],
+                         " is not the tensor that the function closes over");
+      });
     }
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (!tensors[i].defined()) continue;
     if (const int64_t first = first_same(arguments, i); first != first_same_[i]) {
-      const auto other = static_cast<size_t>(std::min<int64_t>(first, first_same_[i]));
-      return base::str(names_[i], " is ", first == static_cast<int64_t>(i) ? "not " : "",
-                       "the same tensor as ", names_[other]);
+      return fail([&] {
+        const auto other = static_cast<size_t>(std::min<int64_t>(first, first_same_[i]));
+        return base::str(names_[i], " is ", first == static_cast<int64_t>(i) ? "not " : "",
+                         "the same tensor as ", names_[other]);
+      });
     }
-    for (size_t k = 0; k < lifted_.size(); ++k) {
-      if (lifted_[k].is_same(tensors[i])) {
+    const c10::TensorImpl* impl = tensors[i].unsafeGetTensorImpl();
+    if (!lifted_set_.empty() && lifted_set_.count(impl)) {
+      return fail([&] {
+        size_t k = 0;
+        while (lifted_[k].unsafeGetTensorImpl() != impl) ++k;
         return base::str(names_[i], " is also closed over, as ", lifted_names_[k]);
-      }
+      });
     }
   }
+  const auto overlap = [&](const at::Tensor& written, const std::string& written_name,
+                           const at::Tensor& other, const std::string& other_name) {
+    if (!ops::shares_memory(written, other)) return true;
+    return fail(
+        [&] { return base::str(written_name, " is written and shares memory with ", other_name); });
+  };
   for (size_t written : written_arguments_) {
     for (size_t i = 0; i < tensors.size(); ++i) {
-      if (ops::shares_memory(tensors[written], tensors[i])) {
-        return base::str(names_[written], " is written and shares memory with ", names_[i]);
-      }
+      if (!overlap(tensors[written], names_[written], tensors[i], names_[i])) return false;
     }
     for (size_t k = 0; k < lifted_.size(); ++k) {
-      if (ops::shares_memory(tensors[written], lifted_[k])) {
-        return base::str(names_[written], " is written and shares memory with ", lifted_names_[k]);
-      }
+      if (!overlap(tensors[written], names_[written], lifted_[k], lifted_names_[k])) return false;
     }
   }
   for (size_t k : written_lifted_) {
     for (size_t i = 0; i < tensors.size(); ++i) {
-      if (ops::shares_memory(lifted_[k], tensors[i])) {
-        return base::str(lifted_names_[k], " is written and shares memory with ", names_[i]);
-      }
+      if (!overlap(lifted_[k], lifted_names_[k], tensors[i], names_[i])) return false;
     }
   }
-  return std::nullopt;
+  return true;
 }
 
 std::vector<std::string> Guards::texts() const {

@@ -6,6 +6,8 @@
 #include "tandem/function.h"
 #include "tandem/ir/signature.h"
 
+#include <c10/util/flat_hash_map.h>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,15 +26,23 @@ class Guards {
   void add_trace(std::vector<at::Tensor> lifted, const ir::Signature& signature,
                  const detail::Flat& arguments);
 
-  /// Nothing if the entry may serve; else which guard failed, with both values.
+  /// Whether the entry may serve: one pass, nothing allocated, no text made.
+  bool hold(const ThreadState& thread, const detail::Flat& arguments) const;
+  /// The same question, answered with words: nothing, or which guard failed with both values.
   std::optional<std::string> mismatch(const ThreadState& thread,
                                       const detail::Flat& arguments) const;
   /// In checking order.
   std::vector<std::string> texts() const;
 
  private:
-  std::optional<std::string> lifted_mismatch() const;
-  std::optional<std::string> alias_mismatch(const detail::Flat& arguments) const;
+  /// The one list of checks behind both: `fail` gets a function that makes the text of the first
+  /// that fails, and returns false.
+  template <class Fail>
+  bool check(const ThreadState& thread, const detail::Flat& arguments, Fail&& fail) const;
+  template <class Fail>
+  bool check_lifted(Fail&& fail) const;
+  template <class Fail>
+  bool check_aliases(const detail::Flat& arguments, Fail&& fail) const;
 
   ThreadState thread_;
   std::vector<detail::Constant> constants_;
@@ -47,6 +57,7 @@ class Guards {
   std::optional<GuardFn::Value> guard_value_;
 
   std::vector<at::Tensor> lifted_;
+  ska::flat_hash_set<const c10::TensorImpl*> lifted_set_;
   std::vector<std::string> lifted_names_;
   std::vector<TensorGuard> lifted_guards_;
   std::vector<std::vector<size_t>> shared_storage_;  // groups of lifted tensors on one storage

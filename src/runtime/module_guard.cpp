@@ -4,39 +4,74 @@
 
 #include <torch/nn/module.h>
 
+#include <algorithm>
+
 namespace tandem::runtime {
 namespace {
 
 using Tensors = torch::OrderedDict<std::string, at::Tensor>;
+using Children = torch::OrderedDict<std::string, std::shared_ptr<torch::nn::Module>>;
 
-/// The registry itself: the public accessor builds a copy, too slow for every parameter of every
-/// call.
-struct Registry : torch::nn::Module {
-  static const Tensors& parameters(const torch::nn::Module& module) {
-    return module.*(&Registry::parameters_);
-  }
+// The registries are private, and the public accessors copy them, names and all: too slow for every
+// call. Only an explicit instantiation may name a private member; each hands out a pointer to it.
+struct Parameters {
+  using Member = Tensors torch::nn::Module::*;
+  friend Member member_of(Parameters);
 };
+struct Buffers {
+  using Member = Tensors torch::nn::Module::*;
+  friend Member member_of(Buffers);
+};
+struct SubModules {
+  using Member = Children torch::nn::Module::*;
+  friend Member member_of(SubModules);
+};
+template <class Registry, typename Registry::Member kMember>
+struct Expose {
+  friend typename Registry::Member member_of(Registry) { return kMember; }
+};
+template struct Expose<Parameters, &torch::nn::Module::parameters_>;
+template struct Expose<Buffers, &torch::nn::Module::buffers_>;
+template struct Expose<SubModules, &torch::nn::Module::children_>;
 
-std::vector<const c10::TensorImpl*> identities(const Tensors& tensors) {
-  std::vector<const c10::TensorImpl*> result;
-  for (const auto& item : tensors) result.push_back(item.value().unsafeGetTensorImpl());
+template <class Registry>
+const auto& registered(const torch::nn::Module& module) {
+  return module.*member_of(Registry{});
+}
+
+const c10::TensorImpl* identity(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl(); }
+const torch::nn::Module* identity(const std::shared_ptr<torch::nn::Module>& m) { return m.get(); }
+
+template <class Dict>
+auto identities(const Dict& objects) {
+  std::vector<decltype(identity(objects.begin()->value()))> result;
+  for (const auto& item : objects) result.push_back(identity(item.value()));
   return result;
+}
+
+template <class Dict, class Identity>
+bool same_objects(const Dict& now, const std::vector<Identity>& then) {
+  return now.size() == then.size() &&
+         std::equal(then.begin(), then.end(), now.begin(), [](Identity expected, const auto& item) {
+           return identity(item.value()) == expected;
+         });
 }
 
 std::string label(const std::string& path) {
   return path.empty() ? "the module" : "module \"" + path + "\"";
 }
 
-std::optional<std::string> replaced(const char* kind, const std::string& path, const Tensors& now,
-                                    const std::vector<const c10::TensorImpl*>& then) {
+template <class Dict, class Identity>
+std::optional<std::string> replaced(const char* kind, const std::string& path, const Dict& now,
+                                    const std::vector<Identity>& then) {
   if (now.size() != then.size()) {
     return base::str(label(path), " has ", now.size(), " ", kind, "s, compiled with ", then.size());
   }
   size_t i = 0;
   for (const auto& item : now) {
-    if (item.value().unsafeGetTensorImpl() != then[i++]) {
+    if (identity(item.value()) != then[i++]) {
       return base::str(kind, " \"", path.empty() ? "" : path + ".", item.key(),
-                       "\" is another tensor than at the trace");
+                       "\" is another than at the trace");
     }
   }
   return std::nullopt;
@@ -50,11 +85,21 @@ ModuleGuard::ModuleGuard(const std::vector<std::shared_ptr<torch::nn::Module>>& 
     const std::string root = modules.size() > 1 ? std::to_string(i) : "";
     for (const auto& item : modules[i]->named_modules(root)) {
       const auto& module = item.value();
-      modules_.push_back({module, item.key(), module->is_training(),
-                          identities(Registry::parameters(*module)),
-                          identities(module->named_buffers(/*recurse=*/false))});
+      modules_.push_back(
+          {module, item.key(), module->is_training(), identities(registered<Parameters>(*module)),
+           identities(registered<Buffers>(*module)), identities(registered<SubModules>(*module))});
     }
   }
+}
+
+bool ModuleGuard::holds() const {
+  for (const One& one : modules_) {
+    if (one.module->is_training() != one.training) return false;
+    if (!same_objects(registered<Parameters>(*one.module), one.parameters)) return false;
+    if (!same_objects(registered<Buffers>(*one.module), one.buffers)) return false;
+    if (!same_objects(registered<SubModules>(*one.module), one.children)) return false;
+  }
+  return true;
 }
 
 std::optional<std::string> ModuleGuard::difference() const {
@@ -64,12 +109,14 @@ std::optional<std::string> ModuleGuard::difference() const {
                        " mode, compiled in ", one.training ? "training" : "eval", " mode");
     }
     if (auto text =
-            replaced("parameter", one.path, Registry::parameters(*one.module), one.parameters)) {
+            replaced("parameter", one.path, registered<Parameters>(*one.module), one.parameters)) {
       return text;
     }
-    if (one.buffers.empty()) continue;
-    if (auto text = replaced("buffer", one.path, one.module->named_buffers(/*recurse=*/false),
-                             one.buffers)) {
+    if (auto text = replaced("buffer", one.path, registered<Buffers>(*one.module), one.buffers)) {
+      return text;
+    }
+    if (auto text =
+            replaced("sub-module", one.path, registered<SubModules>(*one.module), one.children)) {
       return text;
     }
   }

@@ -14,13 +14,17 @@ class Module;
 
 namespace tandem::runtime {
 
-/// Training flags and registered tensors of the modules that the user named, sub-modules included.
+/// Training flags, registered tensors and sub-modules of the modules that the user named, all the
+/// way down.
 class ModuleGuard {
  public:
   ModuleGuard() = default;
   explicit ModuleGuard(const std::vector<std::shared_ptr<torch::nn::Module>>& modules);
 
-  /// Nothing if nobody has switched train()/eval() or replaced a registered tensor since.
+  /// Nobody has switched train()/eval() or replaced a registered tensor or sub-module
+  /// since.
+  bool holds() const;
+  /// What somebody has done; nothing if it holds.
   std::optional<std::string> difference() const;
   std::vector<std::string> texts() const;
 
@@ -30,6 +34,7 @@ class ModuleGuard {
     std::string path;
     bool training;
     std::vector<const c10::TensorImpl*> parameters, buffers;
+    std::vector<const torch::nn::Module*> children;
   };
   std::vector<One> modules_;
 };
