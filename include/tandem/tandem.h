@@ -14,6 +14,7 @@
 #include "tandem/ir/graph.h"
 #include "tandem/ir/signature.h"
 #include "tandem/ir/text.h"
+#include "tandem/log.h"
 #include "tandem/options.h"
 #include "tandem/pass.h"
 #include "tandem/stages.h"

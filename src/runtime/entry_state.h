@@ -7,14 +7,16 @@
 #include "tandem/entry.h"
 #include "tandem/stages.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace tandem::runtime {
 
-/// One specialisation: graphs, kernels, plan and guards. Immutable once built, but for the edges
-/// that it keeps between calls; lives as long as an autograd node of one of its calls.
+/// One specialisation: graphs, kernels, plan and guards. Immutable once built, but for a counter
+/// and the edges that it keeps between calls; lives as long as an autograd node of one of its
+/// calls.
 class EntryState {
  public:
   /// Lowers both graphs through the backend.
@@ -30,6 +32,9 @@ class EntryState {
   const std::vector<detail::Constant>& result_constants() const { return result_constants_; }
   const std::string& backend_name() const { return backend_name_; }
 
+  /// For verify_every: how many calls have been counted, this one included.
+  int64_t count_call() const { return calls_.fetch_add(1, std::memory_order_relaxed) + 1; }
+
   Executable& forward() const { return *forward_; }
   BackwardKernels& backward() const { return *backward_; }
   EdgePool& edge_pool() const { return edge_pool_; }
@@ -44,6 +49,7 @@ class EntryState {
   std::string backend_name_;
   std::unique_ptr<Executable> forward_;
   std::unique_ptr<BackwardKernels> backward_;  // null in an inference entry
+  mutable std::atomic<int64_t> calls_{0};
   mutable EdgePool edge_pool_;
 };
 
