@@ -29,13 +29,13 @@ bool is_unfollowed_write(const std::string& text) {
   return text.find("only support functionalizing operators") != std::string::npos;
 }
 
+}  // namespace
+
 std::string value_name(const ir::Descriptor& role) {
   std::string name = role.name;
   std::replace(name.begin(), name.end(), '.', '_');
   return name;
 }
-
-}  // namespace
 
 Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std::string> names)
     : known_(std::move(known)),
