@@ -92,11 +92,13 @@ std::shared_ptr<const runtime::EntryState> compile_entry(const detail::FlatFunct
   run_passes(captured.joint.graph, log);
   Split split = cut(captured.joint, options, log);
   guards.add_trace(captured.joint.lifted, split.signature, arguments);
-  return log.time("lower", [&] {
+  auto entry = log.time("lower", [&] {
     return std::make_shared<const runtime::EntryState>(std::move(captured.joint), std::move(split),
                                                        options.backend.resolve(), std::move(guards),
                                                        std::move(captured.result_constants));
   });
+  log.finish();
+  return entry;
 }
 
 }  // namespace tandem::pipeline
