@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/log.h"
+#include "ops/run_time_check.h"
 #include "pipeline/compile_registry.h"
 #include "pipeline/environment.h"
 #include "pipeline/options.h"
@@ -7,6 +8,7 @@
 #include "pipeline/report.h"
 #include "pipeline/verify_entry.h"
 #include "runtime/call.h"
+#include "runtime/generator_states.h"
 #include "tandem/function.h"
 #include "tracing/trace.h"
 
@@ -48,7 +50,9 @@ class Function final : public detail::CompiledFunction,
       other_calls_.fetch_add(1, std::memory_order_relaxed);
       entry = compile(thread, arguments);
     }
-    return entry ? runtime::call(entry, arguments) : call_eagerly(arguments);
+    if (!entry) return call_eagerly(arguments);
+    return entry->has_checks() ? call_with_checks(entry, arguments)
+                               : runtime::call(entry, arguments);
   }
 
   void prepare(const detail::Flat& arguments) override {
@@ -141,6 +145,20 @@ class Function final : public detail::CompiledFunction,
       return entries[i];
     }
     return nullptr;
+  }
+
+  /// A check that fails does so before anything is written: with the generators put back, the
+  /// function itself gives eager's answer.
+  detail::Flat call_with_checks(const EntryPtr& entry, const detail::Flat& arguments) {
+    const runtime::GeneratorStates before(entry->split().forward);
+    try {
+      return runtime::call(entry, arguments);
+    } catch (const ops::CheckFailed& failed) {
+      before.restore();
+      base::warn_once(base::str("check ", static_cast<const void*>(this)),
+                      base::str("a call of a compiled function runs eagerly: ", failed.what()));
+      return call_eagerly(arguments);
+    }
   }
 
   std::vector<EntryPtr> snapshot() const {

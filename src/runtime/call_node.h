@@ -48,11 +48,12 @@ class CallNode : public torch::autograd::Node {
     c10::VariableVersion counter;
     uint32_t version;
     uint32_t number;  // of the result among the node's
-    size_t value;     // of the saved value among values_
   };
 
   void save_with_hooks(std::span<const at::Tensor> inputs, std::span<at::Tensor> outputs);
-  std::vector<at::Tensor> take_saved(bool keep);
+  std::vector<at::Tensor> take_saved(const std::vector<bool>& defined, const Backward& backward);
+  void spend(const std::vector<bool>& defined, const Backward& backward);
+  void check_versions(const Backward& backward);
   void keep_parameter_edges();
 
   std::shared_ptr<const EntryState> entry_;
@@ -63,6 +64,11 @@ class CallNode : public torch::autograd::Node {
   c10::SmallVector<WatchedResult, 1> results_;
   std::vector<torch::autograd::SavedVariable> hooked_;  // all of it, where the user's hooks pack it
   bool released_ = false;
+  // Results that share nothing have graphs of their own in eager: a backward for some results
+  // spends no more than they need. Both lists are empty until there is one.
+  std::vector<bool> taken_;  // by slot: values that it has read
+  std::vector<bool> spent_;  // by tangent
+  bool spared_ = false;      // it has just released what it read
 };
 
 }  // namespace tandem::runtime

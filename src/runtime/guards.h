@@ -3,6 +3,7 @@
 #include "runtime/module_guard.h"
 #include "runtime/tensor_guard.h"
 #include "runtime/thread_state.h"
+#include "runtime/value_guard.h"
 #include "tandem/function.h"
 #include "tandem/ir/signature.h"
 
@@ -43,6 +44,8 @@ class Guards {
   bool check_lifted(Fail&& fail) const;
   template <class Fail>
   bool check_aliases(const detail::Flat& arguments, Fail&& fail) const;
+  template <class Fail>
+  bool check_values(const detail::Flat& arguments, Fail&& fail) const;
 
   ThreadState thread_;
   std::vector<detail::Constant> constants_;
@@ -69,6 +72,7 @@ class Guards {
     c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
   };
   std::vector<ClosedOver> closed_over_;
+  std::vector<ValueGuard> values_;
 };
 
 }  // namespace tandem::runtime

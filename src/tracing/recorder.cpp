@@ -5,13 +5,17 @@
 #include "ir/op_names.h"
 #include "ops/libtorch_version.h"
 #include "ops/op_table.h"
+#include "tracing/equality.h"
 #include "tracing/operand_text.h"
 #include "tracing/recording.h"
 #include "tracing/traced_tensor.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_is_any_true_ops.h>
+#include <ATen/ops/_local_scalar_dense_ops.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 
 #include <unordered_map>
 
@@ -21,6 +25,7 @@ namespace {
 /// What the recorder asks about an op on every call, looked up once per thread.
 struct OpFacts {
   bool composite = false;  // libtorch decomposes it; so do we
+  bool compares = false;   // `equal`, which C++ attention modules call on values
   int device_argument = -1;
 };
 
@@ -30,6 +35,7 @@ OpFacts make_facts(const c10::OperatorHandle& op) {
   // would round differently from eager.
   facts.composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
                     !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+  facts.compares = op.operator_name().name == "aten::equal";
   const auto& arguments = op.schema().arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].name() == "device") facts.device_argument = static_cast<int>(i);
@@ -63,6 +69,22 @@ ops::TensorMeta meta_of_operand(ops::MetadataPropagator& metadata, const at::Ten
   if (!tensor.defined()) return {};
   if (TracedTensor* traced = as_traced(tensor)) return traced->meta();
   return metadata.meta_of(tensor);
+}
+
+/// The engine asks in anomaly mode whether a gradient holds a NaN. A trace has no data that could;
+/// the gradients that leave a call are checked whenever it runs.
+bool is_anomaly_check(const Recording& recording, const c10::OperatorHandle& op,
+                      c10::ArrayRef<c10::IValue> args) {
+  if (!torch::autograd::AnomalyMode::is_enabled() ||
+      op.schema().name() != at::_ops::_local_scalar_dense::name) {
+    return false;
+  }
+  const TracedTensor* traced = as_traced(args[0].toTensor());
+  const ir::Graph& graph = recording.graph();
+  if (!traced || graph.value(traced->value()).is_input()) return false;
+  const ir::Node& producer = graph.node(graph.value(traced->value()).producer());
+  return producer.kind() == ir::NodeKind::Op &&
+         producer.op().schema().name() == at::_ops::_is_any_true::name;
 }
 
 /// Nodes of the operands: values of traced tensors; real tensors become constants of the graph.
@@ -160,6 +182,10 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
     return;
   }
 
+  if (is_anomaly_check(*recording, op, args)) {
+    stack->back() = at::Scalar(false);
+    return;
+  }
   const ops::OpInfo& info = ops::info(op);
   if (info.writes_arguments) {
     TANDEM_UNSUPPORTED(
@@ -167,6 +193,15 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
         "\n  operands: ", operands_text(args),
         "\n  remedy:   register a functional variant of the op, or call it outside the "
         "compiled function");
+  }
+  if (facts.compares) {
+    const std::vector<ir::Operand> sides = operands_of(*recording, op, args);
+    if (const std::optional<bool> answer = answer_equal(*recording, *sides[0].get_if<ir::ValueId>(),
+                                                        *sides[1].get_if<ir::ValueId>())) {
+      torch::jit::drop(*stack, arity);
+      stack->emplace_back(*answer);
+      return;
+    }
   }
   const std::vector<ops::MetaResult>& results =
       recording->metadata().propagate(op, {args.data(), args.size()}, meta_of_operand);

@@ -7,6 +7,7 @@
 #include "tracing/traced_tensor.h"
 
 #include <ATen/SequenceNumber.h>
+#include <ATen/ops/equal.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -53,11 +54,14 @@ Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std:
   }
   argument_count_ = stand_ins_.size();
   recording_.set_stand_in_of([this](const at::Tensor& real) { return stand_in_of(real); });
+  recording_.set_compare_inputs(
+      [this](ir::ValueId a, ir::ValueId b) { return compare_inputs(a, b); });
 }
 
 void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
   auto [it, is_new] = position_.try_emplace(real.unsafeGetTensorImpl(), stand_ins_.size());
-  StandIn stand_in = make_stand_in(recording_, real, std::move(role), std::move(name));
+  StandIn stand_in = make_stand_in(recording_, real, std::move(role), std::move(name),
+                                   ambient_.caller_in_inference_mode());
   if (!is_new) {
     // The same tensor object twice: the function must see one tensor, the graph keeps both inputs.
     const StandIn& first = stand_ins_[it->second];
@@ -85,6 +89,19 @@ at::Tensor Trace::stand_in_of(const at::Tensor& real) {
     add(real, ir::Descriptor::lifted(index), "lifted" + std::to_string(index));
   }
   return stand_ins_.back().tensor;
+}
+
+bool Trace::compare_inputs(ir::ValueId a, ir::ValueId b) {
+  const auto position = [this](ir::ValueId input) {
+    const auto at = std::ranges::find(stand_ins_, input, &StandIn::input);
+    return static_cast<int64_t>(at - stand_ins_.begin());
+  };
+  ir::EqualityFacts facts{.a = position(a), .b = position(b)};
+  OutsideTrace outside;
+  facts.equal = at::equal(stand_ins_[static_cast<size_t>(facts.a)].real,
+                          stand_ins_[static_cast<size_t>(facts.b)].real);
+  equalities_.push_back(facts);
+  return facts.equal;
 }
 
 void Trace::run(const detail::FlatFunction& function) {

@@ -83,18 +83,6 @@ void expect_same(const Outcome& eager, const Outcome& compiled) {
   EXPECT_TRUE(same_bits(eager.generator_state, compiled.generator_state)) << "random stream";
 }
 
-/// Those whose ops are all traced.
-std::vector<ProgramMaker> traced_programs() {
-  std::vector<ProgramMaker> programs;
-  for (const ProgramMaker& maker : training_programs()) {
-    const std::string name = maker.name;
-    if (name != "attention" && name != "transformer") {
-      programs.push_back(maker);
-    }
-  }
-  return programs;
-}
-
 class Programs : public ::testing::TestWithParam<ProgramMaker> {
   OneThread one_thread_;
 };
@@ -107,7 +95,7 @@ TEST_P(Programs, TrainLikeEagerWithAdam) {
   expect_same(train(GetParam(), make_adam, false), train(GetParam(), make_adam, true));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Programs, ::testing::ValuesIn(traced_programs()),
+INSTANTIATE_TEST_SUITE_P(All, Programs, ::testing::ValuesIn(training_programs()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
