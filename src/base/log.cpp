@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -11,8 +12,8 @@ namespace {
 
 struct Log {
   std::atomic<LogLevel> level{LogLevel::Warning};
-  std::mutex mutex;  // of what follows
-  LogSink sink;
+  std::mutex mutex;  // of what follows; never held while a sink runs
+  std::shared_ptr<const LogSink> sink = std::make_shared<LogSink>();
   std::set<std::string> said;
 };
 
@@ -34,13 +35,21 @@ const char* word(LogLevel level) {
   return "debug";
 }
 
-void write_locked(Log& log, LogLevel level, const std::string& text) {
+void write(Log& log, LogLevel level, const std::string& text) {
   const std::string line = std::string("tandem: ") + word(level) + ": " + text;
-  if (log.sink) {
-    log.sink(line);
-  } else {
-    std::fprintf(stderr, "%s\n", line.c_str());
+  std::shared_ptr<const LogSink> sink;
+  {
+    std::lock_guard lock(log.mutex);
+    sink = log.sink;
   }
+  if (*sink) {
+    try {
+      (*sink)(line);
+      return;
+    } catch (...) {  // a broken sink must not break the call that warns
+    }
+  }
+  std::fprintf(stderr, "%s\n", line.c_str());
 }
 
 }  // namespace
@@ -53,21 +62,31 @@ void warn(const std::string& text) { log(LogLevel::Warning, text); }
 
 void warn_once(const std::string& key, const std::string& text) {
   Log& log = the_log();
-  std::lock_guard lock(log.mutex);
-  if (log.said.insert(key).second) write_locked(log, LogLevel::Warning, text);
+  {
+    std::lock_guard lock(log.mutex);
+    if (!log.said.insert(key).second) return;
+  }
+  write(log, LogLevel::Warning, text);
 }
 
 void log(LogLevel level, const std::string& text) {
-  if (level > log_level()) return;
-  Log& log = the_log();
-  std::lock_guard lock(log.mutex);
-  write_locked(log, level, text);
+  if (level <= log_level()) write(the_log(), level, text);
 }
 
 LogSink set_log_sink(LogSink sink) {
   Log& log = the_log();
-  std::lock_guard lock(log.mutex);
-  return std::exchange(log.sink, std::move(sink));
+  auto next = std::make_shared<const LogSink>(std::move(sink));
+  {
+    std::lock_guard lock(log.mutex);
+    log.sink.swap(next);
+  }
+  return *next;
 }
 
 }  // namespace tandem::base
+
+namespace tandem {
+
+WarningSink set_warning_sink(WarningSink sink) { return base::set_log_sink(std::move(sink)); }
+
+}  // namespace tandem

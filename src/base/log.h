@@ -1,6 +1,7 @@
 #pragma once
 
-#include <functional>
+#include "tandem/log.h"
+
 #include <string>
 
 namespace tandem::base {
@@ -18,9 +19,8 @@ void warn_once(const std::string& key, const std::string& text);
 /// A line per compile or miss (Info), or what a developer wants (Debug); dropped above the level.
 void log(LogLevel level, const std::string& text);
 
-/// Takes the whole line, `tandem: warning: ...`, without its end. Calls come one at a time.
-using LogSink = std::function<void(const std::string& line)>;
-/// Replaces the sink and returns the one before; an empty one stands for stderr.
+/// The one sink of the process; `tandem::set_warning_sink` is its public name.
+using LogSink = WarningSink;
 LogSink set_log_sink(LogSink sink);
 
 }  // namespace tandem::base

@@ -23,15 +23,30 @@ inline constexpr c10::DispatchKey kRecordKey = c10::DispatchKey::Fake;
 inline constexpr c10::DispatchKey kLiftKey = c10::DispatchKey::DeferredInit;
 
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR <= 11
-/// Autograd nodes are held by shared_ptr up to 2.11, by intrusive_ptr from 2.13 on.
+/// Autograd nodes are held by shared_ptr up to 2.11, by intrusive_ptr from 2.13 on. The deleter of
+/// 2.11 empties the edges before the destructor runs: a `T` with before_delete() is told.
 template <class T, class... Args>
 std::shared_ptr<T> make_node(Args&&... args) {
-  return std::shared_ptr<T>(new T(std::forward<Args>(args)...), torch::autograd::deleteNode);
+  return std::shared_ptr<T>(new T(std::forward<Args>(args)...), [](T* node) {
+    if constexpr (requires { node->before_delete(); }) node->before_delete();
+    torch::autograd::deleteNode(node);
+  });
+}
+
+/// Whether a leaf's metadata, which holds its accumulator weakly, points to this node.
+template <class Weak, class Strong>
+bool is_same_node(const Weak& weak, const Strong& node) {
+  return node && !weak.owner_before(node) && !node.owner_before(weak);
 }
 #else
 template <class T, class... Args>
 c10::intrusive_ptr<T> make_node(Args&&... args) {
   return c10::make_intrusive<T>(std::forward<Args>(args)...);
+}
+
+template <class Weak, class Strong>
+bool is_same_node(const Weak& weak, const Strong& node) {
+  return node && weak._unsafe_get_target() == node.get();
 }
 #endif
 

@@ -1,10 +1,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "ops/run_time_check.h"
+#include "pipeline/compile_registry.h"
 #include "pipeline/environment.h"
 #include "pipeline/options.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/report.h"
+#include "pipeline/verify_entry.h"
 #include "runtime/call.h"
 #include "runtime/generator_states.h"
 #include "tandem/function.h"
@@ -22,12 +24,6 @@ namespace {
 
 using EntryPtr = std::shared_ptr<const runtime::EntryState>;
 
-/// A compile that failed: calls that it would have served get the same error without another trace.
-struct Failure {
-  runtime::Guards guards;
-  std::exception_ptr error;
-};
-
 /// Tells the compiled functions that write to one dump folder apart in the names of their files.
 int64_t next_in_folder(const std::filesystem::path& dump_dir) {
   static std::mutex mutex;
@@ -36,7 +32,8 @@ int64_t next_in_folder(const std::filesystem::path& dump_dir) {
   return dump_dir.empty() ? 0 : next[dump_dir]++;
 }
 
-class Function final : public detail::CompiledFunction {
+class Function final : public detail::CompiledFunction,
+                       public std::enable_shared_from_this<Function> {
  public:
   Function(detail::FlatFunction function, Options options)
       : function_(std::move(function)), options_(std::move(options)) {}
@@ -44,28 +41,28 @@ class Function final : public detail::CompiledFunction {
   detail::Flat call(const detail::Flat& arguments) override {
     // Inside another trace the function is simply part of it.
     if (tracing::is_tracing()) return function_(arguments);
-    calls_.fetch_add(1, std::memory_order_relaxed);
     const runtime::ThreadState thread = runtime::ThreadState::now();
     EntryPtr entry = find(thread, arguments);
     if (entry) {
       hits_.fetch_add(1, std::memory_order_relaxed);
+      if (options_.verify_every > 0) verify(*entry, arguments);
     } else {
+      other_calls_.fetch_add(1, std::memory_order_relaxed);
       entry = compile(thread, arguments);
     }
-    if (!entry) {
-      eager_calls_.fetch_add(1, std::memory_order_relaxed);
-      return function_(arguments);
-    }
+    if (!entry) return call_eagerly(arguments);
     return entry->has_checks() ? call_with_checks(entry, arguments)
                                : runtime::call(entry, arguments);
   }
 
   void prepare(const detail::Flat& arguments) override {
+    require_no_trace("prepare");
     const runtime::ThreadState thread = runtime::ThreadState::now();
     if (!find(thread, arguments)) compile(thread, arguments);
   }
 
   std::string explain(const detail::Flat& arguments) override {
+    require_no_trace("explain");
     const runtime::ThreadState thread = runtime::ThreadState::now();
     if (EntryPtr entry = find(thread, arguments)) {
       return "these arguments run an entry that exists\n" + describe_entry(*entry) +
@@ -97,8 +94,8 @@ class Function final : public detail::CompiledFunction {
   Stats stats() const override {
     std::shared_lock lock(mutex_);
     Stats stats = stats_;
-    stats.calls = calls_.load(std::memory_order_relaxed);
     stats.hits = hits_.load(std::memory_order_relaxed);
+    stats.calls = stats.hits + other_calls_.load(std::memory_order_relaxed);
     stats.eager_calls = eager_calls_.load(std::memory_order_relaxed);
     stats.entries = static_cast<int64_t>(entries_.size());
     return stats;
@@ -111,23 +108,41 @@ class Function final : public detail::CompiledFunction {
     return entries;
   }
 
+  /// A compile that is under way still serves its call, but is not kept.
   void reset() override {
-    std::lock_guard compiling(compile_mutex_);
-    std::unique_lock lock(mutex_);
-    entries_.clear();
-    failures_.clear();
-    overflow_warned_ = false;
+    std::vector<EntryPtr> dropped;  // what it owns dies after the lock is gone
+    {
+      std::unique_lock lock(mutex_);
+      entries_.swap(dropped);
+      ++generation_;
+      overflow_warned_ = false;
+      unsupported_warned_ = false;
+    }
+    compiles_.forget();
   }
 
   // No backend keeps memory between calls yet.
   void release_cached_memory() override {}
 
  private:
-  /// Newest first: what was compiled last is most likely what comes next.
+  /// What was hit last is most likely what comes next; then newest first.
   EntryPtr find(const runtime::ThreadState& thread, const detail::Flat& arguments) const {
+    // guard_on is the user's: it may call reset(), so no lock is held then.
+    if (options_.guard_on) return find_in(snapshot(), thread, arguments);
     std::shared_lock lock(mutex_);
-    for (auto it = entries_.rbegin(); it != entries_.rend(); ++it) {
-      if (!(*it)->guards().mismatch(thread, arguments)) return *it;
+    return find_in(entries_, thread, arguments);
+  }
+
+  EntryPtr find_in(const std::vector<EntryPtr>& entries, const runtime::ThreadState& thread,
+                   const detail::Flat& arguments) const {
+    const size_t guess = last_hit_.load(std::memory_order_relaxed);
+    if (guess < entries.size() && entries[guess]->guards().hold(thread, arguments)) {
+      return entries[guess];
+    }
+    for (size_t i = entries.size(); i-- > 0;) {
+      if (i == guess || !entries[i]->guards().hold(thread, arguments)) continue;
+      last_hit_.store(i, std::memory_order_relaxed);
+      return entries[i];
     }
     return nullptr;
   }
@@ -140,63 +155,127 @@ class Function final : public detail::CompiledFunction {
       return runtime::call(entry, arguments);
     } catch (const ops::CheckFailed& failed) {
       before.restore();
-      eager_calls_.fetch_add(1, std::memory_order_relaxed);
       base::warn_once(base::str("check ", static_cast<const void*>(this)),
                       base::str("a call of a compiled function runs eagerly: ", failed.what()));
-      return function_(arguments);
+      return call_eagerly(arguments);
     }
   }
 
-  std::string miss_reason(const runtime::ThreadState& thread, const detail::Flat& arguments) const {
+  std::vector<EntryPtr> snapshot() const {
     std::shared_lock lock(mutex_);
-    if (entries_.empty()) return "first call: no entry yet";
+    return entries_;
+  }
+
+  std::string miss_reason(const runtime::ThreadState& thread, const detail::Flat& arguments) const {
+    const std::vector<EntryPtr> entries = snapshot();
+    if (entries.empty()) return "first call: no entry yet";
     std::string reason;
-    for (size_t i = entries_.size(); i-- > 0;) {
-      if (auto text = entries_[i]->guards().mismatch(thread, arguments)) {
+    for (size_t i = entries.size(); i-- > 0;) {
+      if (auto text = entries[i]->guards().mismatch(thread, arguments)) {
         reason += (reason.empty() ? "entry " : "; entry ") + std::to_string(i) + ": " + *text;
       }
     }
     return reason;
   }
 
-  /// Null: the call shall run eagerly.
-  EntryPtr compile(const runtime::ThreadState& thread, const detail::Flat& arguments) {
-    // One compile at a time: a thread that waited for the same entry finds it instead of making it
-    // again.
-    std::lock_guard compiling(compile_mutex_);
-    if (EntryPtr entry = find(thread, arguments)) return entry;
-    for (const Failure& failure : failures_) {
-      if (!failure.guards.mismatch(thread, arguments)) return fail(failure.error);
-    }
-    if (static_cast<int64_t>(entries_.size()) >= options_.max_entries)
-      return overflow(thread, arguments);
+  detail::Flat call_eagerly(const detail::Flat& arguments) {
+    const auto keep = shared_from_this();
+    eager_calls_.fetch_add(1, std::memory_order_relaxed);
+    return function_(arguments);
+  }
 
-    const std::string reason = miss_reason(thread, arguments);
-    StageLog log(base::str("function", dump_number_, ".entry", stats_.compiles), options_.dump_dir);
-    int64_t zeros = 0;
+  void verify(const runtime::EntryState& entry, const detail::Flat& arguments) {
+    // Per entry, or calls that alternate between two would leave one of them unseen. The compile
+    // was its first call.
+    if ((entry.count_call() + 1) % options_.verify_every != 0) return;
+    const auto keep = shared_from_this();
     count_trace();
+    verify_entry(entry, function_, arguments, options_);
+  }
+
+  /// Null: the call shall run eagerly. Threads that need the same entry wait for the first of them.
+  EntryPtr compile(const runtime::ThreadState& thread, const detail::Flat& arguments) {
+    // Another thread, or the function itself, may drop the last handle meanwhile.
+    const auto keep = shared_from_this();
+    for (;;) {
+      if (auto error = compiles_.failure(thread, arguments)) return fail(error);
+      CompileRegistry::Ticket ticket = compiles_.begin(
+          thread, arguments,
+          runtime::Guards(thread, arguments, function_.tensor_names(arguments), options_));
+      // The thread before us may have been quicker, whether we have waited for it or not.
+      if (EntryPtr entry = find(thread, arguments)) return entry;
+      if (!ticket || compiles_.failure(thread, arguments)) continue;
+      return compile(thread, arguments, ticket);
+    }
+  }
+
+  EntryPtr compile(const runtime::ThreadState& thread, const detail::Flat& arguments,
+                   CompileRegistry::Ticket& ticket) {
+    const std::string reason = miss_reason(thread, arguments);
+    base::log(base::LogLevel::Info, "miss: " + reason);
+    drop_stale();
+    int64_t number = 0;
+    uint64_t generation = 0;
+    {
+      std::unique_lock lock(mutex_);
+      if (static_cast<int64_t>(entries_.size()) >= options_.max_entries)
+        return overflow(reason, lock);
+      ++stats_.traces;
+      number = next_number_++;
+      generation = generation_;
+    }
+    StageLog log(base::str("function", dump_number_, ".entry", number), options_.dump_dir,
+                 options_.on_event);
+    int64_t zeros = 0;
+    std::exception_ptr error;
     try {
       EntryPtr entry = compile_entry(function_, arguments, options_, log, zeros);
-      std::unique_lock lock(mutex_);
-      ++stats_.compiles;
-      stats_.zero_fallbacks += zeros;
-      stats_.misses.push_back({reason});
-      double total = 0;
-      for (const auto& [stage, seconds] : log.seconds()) {
-        stats_.seconds[stage] += seconds;
-        total += seconds;
-      }
-      entries_.push_back(entry);
-      base::log(base::LogLevel::Info, base::str("compiled entry ", entries_.size() - 1, " in ",
-                                                total * 1e3, " ms (", reason, ")"));
+      keep(entry, reason, log, zeros, generation);
       return entry;
     } catch (const Error&) {
-      std::unique_lock lock(mutex_);
-      failures_.push_back(
-          {runtime::Guards(thread, arguments, function_.tensor_names(arguments), options_),
-           std::current_exception()});
+      if (log.ended_by_user()) throw;
+      error = std::current_exception();
+      ticket.fail(error);
     }
-    return fail(failures_.back().error);
+    return fail(error);
+  }
+
+  void keep(const EntryPtr& entry, const std::string& reason, const StageLog& log, int64_t zeros,
+            uint64_t generation) {
+    double total = 0;
+    for (const auto& [stage, seconds] : log.seconds()) total += seconds;
+    {
+      std::unique_lock lock(mutex_);
+      Stats next = stats_;  // all or nothing, if memory runs out
+      ++next.compiles;
+      next.zero_fallbacks += zeros;
+      next.misses.push_back({reason});
+      for (const auto& [stage, seconds] : log.seconds()) next.seconds[stage] += seconds;
+      // Full if other threads have compiled meanwhile.
+      if (generation == generation_ &&
+          static_cast<int64_t>(entries_.size()) < options_.max_entries) {
+        entries_.push_back(entry);
+      }
+      stats_ = std::move(next);
+    }
+    const Split& split = entry->split();
+    base::log(base::LogLevel::Info,
+              base::str("compiled ", split.signature.training ? "a training" : "an inference",
+                        " entry in ", total * 1e3, " ms: ", split.forward.node_count(),
+                        " forward and ", split.backward.node_count(), " backward nodes"));
+  }
+
+  /// Entries that can serve no call any more: they would only keep memory, and a place.
+  void drop_stale() {
+    std::vector<EntryPtr> dropped;  // what it owns dies after the lock is gone
+    std::unique_lock lock(mutex_);
+    std::vector<EntryPtr> kept;
+    for (const EntryPtr& entry : entries_) {
+      (entry->guards().is_stale() ? dropped : kept).push_back(entry);
+    }
+    if (dropped.empty()) return;
+    entries_.swap(kept);
+    stats_.evictions += static_cast<int64_t>(dropped.size());
   }
 
   void count_trace() {
@@ -204,39 +283,50 @@ class Function final : public detail::CompiledFunction {
     ++stats_.traces;
   }
 
-  EntryPtr fail(const std::exception_ptr& error) const {
+  static void require_no_trace(const char* what) {
+    TANDEM_REQUIRE(!tracing::is_tracing(), "call", what,
+                   "() of a compiled function is called inside a function that is being traced",
+                   "\n  remedy: call it outside; there the arguments have no data");
+  }
+
+  EntryPtr fail(const std::exception_ptr& error) {
     try {
       std::rethrow_exception(error);
     } catch (const UnsupportedError& unsupported) {
       if (options_.on_unsupported == OnUnsupported::error) throw;
-      base::warn_once(base::str("unsupported ", static_cast<const void*>(this)),
-                      base::str("a compiled function runs eagerly: ", unsupported.what()));
+      if (!unsupported_warned_.exchange(true)) {
+        base::warn(base::str("a compiled function runs eagerly: ", unsupported.what()));
+      }
       return nullptr;
     }
   }
 
-  EntryPtr overflow(const runtime::ThreadState& thread, const detail::Flat& arguments) {
-    const std::string text = base::str(
-        "the function has ", entries_.size(), " entries, max_entries allows ", options_.max_entries,
-        "; another would be needed because ", miss_reason(thread, arguments));
+  EntryPtr overflow(const std::string& reason, std::unique_lock<std::shared_mutex>& lock) {
+    const std::string text =
+        base::str("the function has ", entries_.size(), " entries, max_entries allows ",
+                  options_.max_entries, "; another would be needed because ", reason);
+    const bool first = !std::exchange(overflow_warned_, true);
+    lock.unlock();
     const std::string remedy =
         "\n  remedy: raise Options::max_entries, or make the calls alike (pad to one size)";
     if (options_.on_overflow == OnOverflow::error) throw UserError("call", text + remedy);
-    if (!overflow_warned_) base::warn("a compiled function runs eagerly: " + text + remedy);
-    overflow_warned_ = true;
+    if (first) base::warn("a compiled function runs eagerly: " + text + remedy);
     return nullptr;
   }
 
   const detail::FlatFunction function_;
   const Options options_;
   const int64_t dump_number_ = next_in_folder(options_.dump_dir);
-  std::mutex compile_mutex_;         // taken before mutex_, never the other way round
+  CompileRegistry compiles_;         // never entered with mutex_ held
   mutable std::shared_mutex mutex_;  // guards what follows
   std::vector<EntryPtr> entries_;
-  std::vector<Failure> failures_;
   Stats stats_;
+  uint64_t generation_ = 0;  // counts reset()
+  int64_t next_number_ = 0;  // of a compile, for the names of dumps
   bool overflow_warned_ = false;
-  std::atomic<int64_t> calls_{0}, hits_{0}, eager_calls_{0};
+  std::atomic<bool> unsupported_warned_{false};
+  std::atomic<int64_t> hits_{0}, other_calls_{0}, eager_calls_{0};
+  mutable std::atomic<size_t> last_hit_{0};  // a guess where to look first
 };
 
 }  // namespace

@@ -95,12 +95,8 @@ void check_built(const Options& options) {
   require_default(!options.peak_limit_bytes, "peak_limit_bytes", "leave it out; no limit is kept");
   require_default(options.higher_order, "higher_order = false",
                   "true, which keeps arguments alive until the backward");
-  require_default(options.verify_every == 0, "verify_every",
-                  "0; name what the function depends on in modules, closes_over or guard_on");
   require_default(options.cache_dir.empty(), "cache_dir",
                   "leave it out; every process compiles for itself");
-  require_default(!options.on_event, "on_event",
-                  "leave it out; stats().seconds tells the times afterwards");
 }
 
 }  // namespace

@@ -1,11 +1,61 @@
 #include "pipeline/stage_log.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "tandem/ir/text.h"
+#include "tracing/ambient.h"
+#include "tracing/trace.h"
 
 #include <fstream>
+#include <optional>
 
 namespace tandem::pipeline {
+namespace {
+
+struct Share {
+  const char* stage;
+  double before;  // of the whole, when the stage starts
+};
+/// Measured on a transformer with the eager backend: a guess for any other program, but in order.
+constexpr Share kShares[] = {{"trace", 0.0},   {"signature", 0.35}, {"joint", 0.4},
+                             {"passes", 0.75}, {"partition", 0.85}, {"lower", 0.9}};
+
+double share_before(const std::string& stage) {
+  for (const Share& share : kShares) {
+    if (stage == share.stage) return share.before;
+  }
+  TANDEM_CHECK(false, "pipeline", "stage ", stage, " has no share of the whole");
+}
+
+}  // namespace
+
+void StageLog::begin(const std::string& stage) {
+  stage_ = stage;
+  if (on_event_) tell(stage, share_before(stage));
+}
+
+void StageLog::finish() {
+  if (on_event_) tell(stage_, 1.0);
+  if (base::log_level() < base::LogLevel::Debug) return;
+  for (const auto& [stage, seconds] : seconds_) {
+    base::log(base::LogLevel::Debug,
+              base::str(function_name_, ": ", stage, " took ", seconds * 1e3, " ms"));
+  }
+}
+
+void StageLog::tell(const std::string& stage, double done) {
+  bool go_on = false;
+  {
+    // The trace may be open: what the user's callback computes is no part of it.
+    std::optional<tracing::OutsideTrace> outside;
+    if (tracing::is_tracing()) outside.emplace();
+    ended_by_user_ = true;  // unless the callback comes back and agrees
+    go_on = on_event_(Event{.stage = stage, .done = done});
+  }
+  TANDEM_REQUIRE(go_on, stage, "cancelled by on_event at stage ", stage,
+                 "\n  remedy: none needed; nothing has changed, and the next call compiles again");
+  ended_by_user_ = false;
+}
 
 void StageLog::dump(const std::string& stage, const ir::Graph& graph, bool changed) {
   if (dump_dir_.empty()) return;

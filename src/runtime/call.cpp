@@ -3,25 +3,22 @@
 #include "base/error.h"
 #include "ops/libtorch_version.h"
 #include "ops/view_replay.h"
+#include "runtime/borrowed_tensors.h"
 #include "runtime/call_node.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <torch/csrc/autograd/variable.h>
+#include <ATen/record_function.h>
 
 namespace tandem::runtime {
 namespace {
 
-namespace autograd = torch::autograd;
-
-std::vector<at::Tensor> gather_inputs(const EntryState& entry, const detail::Flat& arguments) {
-  std::vector<at::Tensor> inputs;
-  inputs.reserve(entry.signature().inputs.size());
-  inputs.assign(entry.lifted().begin(), entry.lifted().end());
-  for (size_t i = entry.lifted().size(); i < entry.signature().inputs.size(); ++i) {
-    inputs.push_back(
-        arguments.tensors[static_cast<size_t>(entry.signature().inputs[i].role.index)]);
+void gather_inputs(const EntryState& entry, const detail::Flat& arguments,
+                   BorrowedTensors& inputs) {
+  inputs.push(entry.lifted());
+  const auto& facts = entry.signature().inputs;
+  for (size_t i = entry.lifted().size(); i < facts.size(); ++i) {
+    inputs.push(arguments.tensors[static_cast<size_t>(facts[i].role.index)]);
   }
-  return inputs;
 }
 
 /// Values that the write-back would overwrite, or that are somebody else's memory, get memory of
@@ -46,29 +43,11 @@ void write_back(const EntryState& entry, std::span<const at::Tensor> inputs,
     const at::Tensor& input = inputs[static_cast<size_t>(write.input)];
     input.copy_(outputs[static_cast<size_t>(write.position)]);
   }
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const ir::InputFacts& facts = entry.signature().inputs[i];
-    if (facts.duplicate_of >= 0 || inputs[i].is_inference()) continue;
-    for (int64_t n = 0; n < facts.version_delta; ++n)
-      inputs[i].unsafeGetTensorImpl()->bump_version();
+  for (const VersionBump& bump : entry.plan().version_bumps) {
+    const at::Tensor& input = inputs[static_cast<size_t>(bump.input)];
+    if (input.is_inference()) continue;
+    for (int64_t n = 0; n < bump.count; ++n) input.unsafeGetTensorImpl()->bump_version();
   }
-}
-
-/// A node's edges must be complete before anything points to it.
-void connect(const std::shared_ptr<const EntryState>& entry, std::span<const at::Tensor> inputs,
-             std::span<at::Tensor> outputs, std::span<at::Tensor> results) {
-  auto node = libtorch::make_node<CallNode>(entry);
-  autograd::edge_list edges;
-  for (int64_t input : entry->plan().differentiable_inputs) {
-    edges.push_back(autograd::impl::gradient_edge(inputs[static_cast<size_t>(input)]));
-  }
-  node->set_next_edges(std::move(edges));
-  for (const ir::TangentFacts& tangent : entry->signature().tangents) {
-    at::Tensor& result = results[static_cast<size_t>(tangent.output)];
-    const uint32_t number = node->add_input_metadata(result);
-    autograd::impl::set_gradient_edge(result, autograd::Edge(node, number));
-  }
-  node->save(inputs, outputs, results);
 }
 
 void rebuild_aliases(const EntryState& entry, std::span<const at::Tensor> inputs,
@@ -95,17 +74,22 @@ void rebuild_aliases(const EntryState& entry, std::span<const at::Tensor> inputs
   }
 }
 
-}  // namespace
-
-detail::Flat call(const std::shared_ptr<const EntryState>& entry, const detail::Flat& arguments) {
+detail::Flat run(const std::shared_ptr<const EntryState>& entry, const detail::Flat& arguments,
+                 bool profiled) {
   const ir::Signature& signature = entry->signature();
   const CallPlan& plan = entry->plan();
-  std::vector<at::Tensor> inputs = gather_inputs(*entry, arguments);
+  BorrowedTensors borrowed(signature.inputs.size());
+  gather_inputs(*entry, arguments, borrowed);
+  const std::span<at::Tensor> inputs = borrowed.tensors();
   std::vector<at::Tensor> outputs;
   {
     at::AutoDispatchBelowADInplaceOrView below;
-    std::vector<at::Tensor> kernel_inputs = inputs;
-    outputs = entry->forward().run(kernel_inputs);
+    if (profiled) [[unlikely]] {
+      RECORD_FUNCTION("tandem::forward", c10::ArrayRef<const c10::IValue>{});
+      outputs = entry->forward().run(inputs);
+    } else {
+      outputs = entry->forward().run(inputs);
+    }
     protect(plan, outputs);
     write_back(*entry, inputs, outputs);
   }
@@ -114,12 +98,27 @@ detail::Flat call(const std::shared_ptr<const EntryState>& entry, const detail::
   results.constants.assign(entry->result_constants().begin(), entry->result_constants().end());
   for (const FreshResult& fresh : plan.fresh) {
     results.tensors[static_cast<size_t>(fresh.output)] =
-        outputs[static_cast<size_t>(fresh.position)];
+        std::move(outputs[static_cast<size_t>(fresh.position)]);
   }
-  std::span<at::Tensor> tensors(results.tensors.data(), results.tensors.size());
-  if (signature.training) connect(entry, inputs, outputs, tensors);
+  const std::span<at::Tensor> tensors(results.tensors.data(), results.tensors.size());
+  if (signature.training) {
+    auto node = libtorch::make_node<CallNode>(entry);
+    node->connect_inputs(inputs);
+    node->connect_results(tensors);
+    node->save(inputs, outputs, tensors);
+  }
   rebuild_aliases(*entry, inputs, tensors);
   return results;
+}
+
+}  // namespace
+
+detail::Flat call(const std::shared_ptr<const EntryState>& entry, const detail::Flat& arguments) {
+  at::RecordFunction range(at::RecordScope::FUNCTION);
+  if (!range.isActive()) [[likely]]
+    return run(entry, arguments, /*profiled=*/false);
+  range.before("tandem::call");
+  return run(entry, arguments, /*profiled=*/true);
 }
 
 }  // namespace tandem::runtime

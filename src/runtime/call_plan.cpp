@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "runtime/memory_roots.h"
 
+#include <algorithm>
 #include <set>
 #include <unordered_map>
 
@@ -39,8 +40,10 @@ class Planner {
           TANDEM_CHECK(false, "lower", "unexpected forward output ", ir::to_string(output.role));
       }
     }
-    for (const ir::Output& output : split_.backward.outputs()) {
-      plan_.differentiable_inputs.push_back(output.role.index);
+    add_version_bumps();
+    add_edges();
+    for (const ir::TangentFacts& tangent : split_.signature.tangents) {
+      plan_.tangent_strides.push_back(tangent.type->static_strides());
     }
     return std::move(plan_);
   }
@@ -74,6 +77,27 @@ class Planner {
       if (!forward_.value(root(output.value)).is_input()) slot.output = fresh->second;
     }
     plan_.saved.push_back(slot);
+  }
+
+  void add_version_bumps() {
+    for (size_t i = 0; i < split_.signature.inputs.size(); ++i) {
+      const ir::InputFacts& facts = split_.signature.inputs[i];
+      if (facts.duplicate_of >= 0 || facts.version_delta == 0) continue;
+      plan_.version_bumps.push_back({static_cast<int64_t>(i), facts.version_delta});
+    }
+  }
+
+  void add_edges() {
+    const ir::Signature& signature = split_.signature;
+    for (size_t i = 0; i < split_.backward.outputs().size(); ++i) {
+      plan_.edges.push_back({split_.backward.outputs()[i].role.index, static_cast<int64_t>(i)});
+    }
+    const auto parameters = std::stable_partition(
+        plan_.edges.begin(), plan_.edges.end(), [&](const CallPlan::GradientEdge& edge) {
+          return edge.input >= signature.lifted_count ||
+                 !signature.inputs[static_cast<size_t>(edge.input)].is_leaf;
+        });
+    plan_.first_parameter_edge = static_cast<size_t>(parameters - plan_.edges.begin());
   }
 
   const Split& split_;

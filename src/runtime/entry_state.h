@@ -2,18 +2,21 @@
 
 #include "runtime/backward_kernels.h"
 #include "runtime/call_plan.h"
+#include "runtime/edge_pool.h"
 #include "runtime/guards.h"
 #include "tandem/entry.h"
 #include "tandem/stages.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace tandem::runtime {
 
-/// One specialisation: graphs, kernels, plan and guards. Immutable once built; lives as long as an
-/// autograd node of one of its calls.
+/// One specialisation: graphs, kernels, plan and guards. Immutable once built, but for a counter
+/// and the edges that it keeps between calls; lives as long as an autograd node of one of its
+/// calls.
 class EntryState {
  public:
   /// Lowers both graphs through the backend.
@@ -31,8 +34,12 @@ class EntryState {
   bool has_checks() const { return has_checks_; }
   const std::string& backend_name() const { return backend_name_; }
 
+  /// For verify_every: how many calls have been counted, this one included.
+  int64_t count_call() const { return calls_.fetch_add(1, std::memory_order_relaxed) + 1; }
+
   Executable& forward() const { return *forward_; }
   BackwardKernels& backward() const { return *backward_; }
+  EdgePool& edge_pool() const { return edge_pool_; }
 
  private:
   ir::Graph joint_;
@@ -45,6 +52,8 @@ class EntryState {
   bool has_checks_ = false;
   std::unique_ptr<Executable> forward_;
   std::unique_ptr<BackwardKernels> backward_;  // null in an inference entry
+  mutable std::atomic<int64_t> calls_{0};
+  mutable EdgePool edge_pool_;
 };
 
 }  // namespace tandem::runtime

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/UndefinedTensorImpl.h>
 
 #include <memory>
 #include <optional>
@@ -14,13 +15,17 @@ class Module;
 
 namespace tandem::runtime {
 
-/// Training flags and registered tensors of the modules that the user named, sub-modules included.
+/// Training flags, registered tensors and sub-modules of the modules that the user named, all the
+/// way down.
 class ModuleGuard {
  public:
   ModuleGuard() = default;
   explicit ModuleGuard(const std::vector<std::shared_ptr<torch::nn::Module>>& modules);
 
-  /// Nothing if nobody has switched train()/eval() or replaced a registered tensor since.
+  /// Nobody has switched train()/eval() or replaced a registered tensor or sub-module
+  /// since.
+  bool holds() const;
+  /// What somebody has done; nothing if it holds.
   std::optional<std::string> difference() const;
   std::vector<std::string> texts() const;
 
@@ -29,7 +34,11 @@ class ModuleGuard {
     std::shared_ptr<torch::nn::Module> module;
     std::string path;
     bool training;
-    std::vector<const c10::TensorImpl*> parameters, buffers;
+    // Weak: a tensor that the function did not use is not kept, and an address that is watched is
+    // not used again.
+    std::vector<c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>> parameters,
+        buffers;
+    std::vector<const torch::nn::Module*> children;  // kept by rows of their own
   };
   std::vector<One> modules_;
 };

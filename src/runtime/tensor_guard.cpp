@@ -1,6 +1,7 @@
 #include "runtime/tensor_guard.h"
 
 #include "base/error.h"
+#include "ops/private_members.h"
 #include "tandem/ir/type.h"
 
 #include <torch/csrc/autograd/variable.h>
@@ -14,7 +15,6 @@ std::string list(at::IntArrayRef values) {
   return text + "]";
 }
 
-/// Entries know nothing of forward-mode derivatives: a tensor that carries one fits none of them.
 bool is_dual(const at::Tensor& tensor) {
   const auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
   return meta && meta->fw_grad_;
@@ -22,27 +22,49 @@ bool is_dual(const at::Tensor& tensor) {
 
 }  // namespace
 
-TensorGuard::TensorGuard(const at::Tensor& tensor) : defined_(tensor.defined()) {
+TensorGuard::TensorGuard(const at::Tensor& tensor)
+    : keys_(tensor.key_set().raw_repr()), defined_(tensor.defined()) {
   if (!defined_) return;
-  keys_ = tensor.key_set().raw_repr();
-  dtype_ = tensor.scalar_type();
+  dtype_ = tensor.dtype();
   device_ = tensor.device();
-  sizes_ = tensor.sizes().vec();
-  strides_ = tensor.strides().vec();
+  on_cpu_ = device_.is_cpu();
+  rank_ = static_cast<size_t>(tensor.dim());
+  geometry_.append(tensor.sizes().begin(), tensor.sizes().end());
+  geometry_.append(tensor.strides().begin(), tensor.strides().end());
   requires_grad_ = tensor.requires_grad();
   leaf_ = tensor.is_leaf();
   wrapped_number_ = tensor.unsafeGetTensorImpl()->is_wrapped_number();
 }
 
 bool TensorGuard::matches(const at::Tensor& tensor) const {
-  if (tensor.defined() != defined_) return false;
-  if (!defined_) return true;
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  return impl.key_set().raw_repr() == keys_ && tensor.scalar_type() == dtype_ &&
-         impl.device() == device_ && impl.sizes() == at::IntArrayRef(sizes_) &&
-         impl.strides() == at::IntArrayRef(strides_) && tensor.requires_grad() == requires_grad_ &&
-         (!requires_grad_ || tensor.is_leaf() == leaf_) &&
-         impl.is_wrapped_number() == wrapped_number_ && !is_dual(tensor);
+  // An undefined tensor has no key at all, a defined one at least one.
+  if (impl.key_set().raw_repr() != keys_) return false;
+  if (!defined_) return true;
+  const at::IntArrayRef sizes = impl.sizes(), strides = impl.strides();
+  const size_t rank = rank_;
+  if (impl.dtype() != dtype_ || sizes.size() != rank) return false;
+  const int64_t* expected = geometry_.data();
+  int64_t differing = impl.is_wrapped_number() != wrapped_number_;
+  for (size_t i = 0; i < rank; ++i) {
+    differing |= (sizes[i] ^ expected[i]) | (strides[i] ^ expected[rank + i]);
+  }
+  // The keys tell the kind of device; of CPUs there is one.
+  if (differing != 0 || (!on_cpu_ && impl.device() != device_)) return false;
+
+  const auto* meta =
+      static_cast<const torch::autograd::AutogradMeta*>(libtorch::autograd_meta(impl));
+  if (!meta) return !requires_grad_;
+  // Entries know nothing of forward-mode derivatives: a tensor that carries one fits none of them.
+  const bool plain = !meta->fw_grad_ && !meta->is_view_;
+  const bool has_history = static_cast<bool>(meta->grad_fn_);
+  if (plain) [[likely]] {
+    return meta->requires_grad_ == (requires_grad_ && leaf_) &&
+           has_history == (requires_grad_ && !leaf_);
+  }
+  // A write to its base may have given a view a history since; only the accessors look there.
+  return !meta->fw_grad_ && tensor.requires_grad() == requires_grad_ &&
+         (!requires_grad_ || tensor.is_leaf() == leaf_);
 }
 
 std::string TensorGuard::difference(const at::Tensor& tensor) const {
@@ -53,14 +75,14 @@ std::string TensorGuard::difference(const at::Tensor& tensor) const {
   const auto differs = [](const char* what, const auto& got, const auto& expected) {
     return base::str(what, " is ", got, ", compiled for ", expected);
   };
-  if (tensor.scalar_type() != dtype_) {
-    return differs("dtype", ir::dtype_name(tensor.scalar_type()), ir::dtype_name(dtype_));
+  if (tensor.dtype() != dtype_) {
+    return differs("dtype", ir::dtype_name(tensor.scalar_type()),
+                   ir::dtype_name(dtype_.toScalarType()));
   }
   if (tensor.device() != device_) return differs("device", tensor.device(), device_);
-  if (tensor.sizes() != at::IntArrayRef(sizes_))
-    return differs("size", list(tensor.sizes()), list(sizes_));
-  if (tensor.strides() != at::IntArrayRef(strides_)) {
-    return differs("stride", list(tensor.strides()), list(strides_));
+  if (tensor.sizes() != sizes()) return differs("size", list(tensor.sizes()), list(sizes()));
+  if (tensor.strides() != strides()) {
+    return differs("stride", list(tensor.strides()), list(strides()));
   }
   if (tensor.requires_grad() != requires_grad_) {
     return differs("requires_grad", tensor.requires_grad() ? "true" : "false",
@@ -83,10 +105,10 @@ std::string TensorGuard::difference(const at::Tensor& tensor) const {
 std::string TensorGuard::to_string() const {
   if (!defined_) return "undefined";
   ir::TensorType type;
-  type.dtype = dtype_;
+  type.dtype = dtype_.toScalarType();
   type.device = device_;
-  type.sizes.assign(sizes_.begin(), sizes_.end());
-  type.strides.assign(strides_.begin(), strides_.end());
+  type.sizes.assign(sizes().begin(), sizes().end());
+  type.strides.assign(strides().begin(), strides().end());
   return ir::to_string(type) + (!requires_grad_ ? ""
                                 : leaf_         ? ", leaf that requires grad"
                                                 : ", requires grad");

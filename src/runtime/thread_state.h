@@ -22,6 +22,7 @@ struct ThreadState {
   int threads = 0;  // a 1x1 convolution picks its backend by it
 
   static ThreadState now();
+  friend bool operator==(const ThreadState&, const ThreadState&) = default;
   /// Nothing if they are equal, else the first difference with both values.
   std::optional<std::string> difference(const ThreadState& other) const;
   std::string to_string() const;

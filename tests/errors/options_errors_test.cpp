@@ -88,15 +88,9 @@ TEST(OptionsErrors, FieldsThatAreNotBuiltYet) {
   EXPECT_EQ(text_of<UnsupportedError>({.higher_order = false}),
             "options: higher_order = false is not built yet\n"
             "  instead: true, which keeps arguments alive until the backward");
-  EXPECT_EQ(text_of<UnsupportedError>({.verify_every = 3}),
-            "options: verify_every is not built yet\n"
-            "  instead: 0; name what the function depends on in modules, closes_over or guard_on");
   EXPECT_EQ(text_of<UnsupportedError>({.cache_dir = "cache"}),
             "options: cache_dir is not built yet\n"
             "  instead: leave it out; every process compiles for itself");
-  EXPECT_EQ(text_of<UnsupportedError>({.on_event = [](const Event&) { return true; }}),
-            "options: on_event is not built yet\n"
-            "  instead: leave it out; stats().seconds tells the times afterwards");
 }
 
 TEST(OptionsErrors, AnEnvironmentVariableThatCannotBeRead) {

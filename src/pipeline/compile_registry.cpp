@@ -1,0 +1,78 @@
+#include "pipeline/compile_registry.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+
+namespace tandem::pipeline {
+
+CompileRegistry::Ticket::~Ticket() {
+  if (!record_) return;
+  {
+    std::lock_guard lock(registry_->mutex_);
+    record_->done = true;
+    std::erase(registry_->under_way_, record_);
+  }
+  registry_->finished_.notify_all();
+}
+
+void CompileRegistry::Ticket::fail(std::exception_ptr error) {
+  auto failure = std::make_shared<const Failure>(Failure{record_->key, std::move(error)});
+  std::lock_guard lock(registry_->mutex_);
+  if (record_->generation == registry_->generation_) registry_->failures_.push_back(failure);
+}
+
+CompileRegistry::Ticket CompileRegistry::begin(const runtime::ThreadState& thread,
+                                               const detail::Flat& arguments, runtime::Guards key) {
+  auto record = std::make_shared<UnderWay>(
+      UnderWay{std::move(key), std::this_thread::get_id(), /*generation=*/0});
+  for (;;) {
+    std::vector<std::shared_ptr<UnderWay>> others;
+    uint64_t seen = 0;
+    {
+      std::lock_guard lock(mutex_);
+      others = under_way_;
+      seen = additions_;
+    }
+    const auto same = std::find_if(others.begin(), others.end(), [&](const auto& other) {
+      return other->key.hold(thread, arguments);
+    });
+    if (same != others.end()) {
+      TANDEM_REQUIRE((*same)->owner != std::this_thread::get_id(), "call",
+                     "the function is called while this thread compiles it for such a call",
+                     "\n  cause:  on_event calls the compiled function",
+                     "\n  remedy: call the function itself there");
+      std::unique_lock lock(mutex_);
+      finished_.wait(lock, [&] { return (*same)->done; });
+      return {};
+    }
+    std::lock_guard lock(mutex_);
+    if (additions_ != seen) continue;  // compare with the newcomers, too
+    record->generation = generation_;
+    under_way_.push_back(record);
+    ++additions_;
+    return {this, std::move(record)};
+  }
+}
+
+std::exception_ptr CompileRegistry::failure(const runtime::ThreadState& thread,
+                                            const detail::Flat& arguments) const {
+  std::vector<std::shared_ptr<const Failure>> failures;
+  {
+    std::lock_guard lock(mutex_);
+    failures = failures_;
+  }
+  for (const auto& failure : failures) {
+    if (failure->key.hold(thread, arguments)) return failure->error;
+  }
+  return nullptr;
+}
+
+void CompileRegistry::forget() {
+  std::vector<std::shared_ptr<const Failure>> forgotten;  // may own the last handle of a module
+  std::lock_guard lock(mutex_);
+  failures_.swap(forgotten);
+  ++generation_;
+}
+
+}  // namespace tandem::pipeline

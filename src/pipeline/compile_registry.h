@@ -1,0 +1,72 @@
+#pragma once
+
+#include "runtime/guards.h"
+
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace tandem::pipeline {
+
+/// The compiles of one function that are under way, and those that failed. Threads that need the
+/// same entry wait for the one that makes it; threads that need different entries do not meet.
+///
+/// No lock is held while guards are compared: they may run the user's guard_on.
+class CompileRegistry {
+  struct UnderWay;
+
+ public:
+  /// The right to compile for one kind of call, until it dies.
+  class Ticket {
+   public:
+    Ticket() = default;
+    Ticket(CompileRegistry* registry, std::shared_ptr<UnderWay> record)
+        : registry_(registry), record_(std::move(record)) {}
+    Ticket(Ticket&& other) noexcept = default;
+    Ticket& operator=(Ticket&&) = delete;
+    ~Ticket();
+
+    explicit operator bool() const { return record_ != nullptr; }
+    /// Calls that this compile would have served get `error` from now on; not so after a forget().
+    void fail(std::exception_ptr error);
+
+   private:
+    CompileRegistry* registry_ = nullptr;
+    std::shared_ptr<UnderWay> record_;
+  };
+
+  /// A ticket, or an empty one after another thread has finished a compile for such a call: look
+  /// for its entry. `key` are the guards of this call, as they are before a trace.
+  Ticket begin(const runtime::ThreadState& thread, const detail::Flat& arguments,
+               runtime::Guards key);
+
+  /// What a compile for such a call failed with, or null.
+  std::exception_ptr failure(const runtime::ThreadState& thread,
+                             const detail::Flat& arguments) const;
+  /// Every failure, also of what is under way.
+  void forget();
+
+ private:
+  struct UnderWay {
+    runtime::Guards key;
+    std::thread::id owner;
+    uint64_t generation;
+    bool done = false;
+  };
+  struct Failure {
+    runtime::Guards key;
+    std::exception_ptr error;
+  };
+
+  mutable std::mutex mutex_;
+  std::condition_variable finished_;
+  std::vector<std::shared_ptr<UnderWay>> under_way_;
+  std::vector<std::shared_ptr<const Failure>> failures_;
+  uint64_t additions_ = 0;   // to under_way_
+  uint64_t generation_ = 0;  // counts forget()
+};
+
+}  // namespace tandem::pipeline

@@ -1,0 +1,193 @@
+/// Progress, cancellation, log lines and the sink for warnings.
+#include "support/environment.h"
+#include "support/error_text.h"
+#include "tandem/tandem.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+namespace tandem::testing {
+namespace {
+
+using T = at::Tensor;
+using test::EnvironmentVariable;
+using test::error_text;
+
+const std::vector<std::string> kStages = {"trace",     "signature", "joint", "passes",
+                                          "partition", "lower",     "lower"};
+
+TEST(Events, EveryStageInOrderUpToOne) {
+  std::vector<std::string> stages;
+  std::vector<double> done;
+  auto f = compile([](const T& x) { return x.exp().sum(); }, {.on_event = [&](const Event& event) {
+                     stages.push_back(event.stage);
+                     done.push_back(event.done);
+                     return true;
+                   }});
+  T x = torch::ones({2}).set_requires_grad(true);
+  f.explain(x);
+  EXPECT_TRUE(stages.empty());  // a forecast is no compile
+  f(x);
+  EXPECT_EQ(stages, kStages);
+  EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
+  EXPECT_EQ(done.front(), 0.0);
+  EXPECT_EQ(done.back(), 1.0);
+  f(x);
+  EXPECT_EQ(stages.size(), kStages.size());
+  f.prepare(torch::ones({3}));
+  EXPECT_EQ(stages.size(), 2 * kStages.size());
+}
+
+// At each of its stages in turn: an error, nothing changed, nothing remembered.
+TEST(Events, FalseCancelsAndTheNextCallCompilesAgain) {
+  T counter = torch::zeros({1});
+  int64_t cancel_at = 0, seen = 0;
+  auto f = compile(
+      [&](const T& x) {
+        counter.add_(1);
+        return torch::dropout(x, 0.5, true).sum();
+      },
+      {.on_event = [&](const Event&) { return seen++ != cancel_at; }});
+  T x = torch::ones({2}).set_requires_grad(true);
+  const T state = at::globalContext().defaultGenerator(at::kCPU).get_state();
+  for (size_t i = 0; i < kStages.size(); ++i) {
+    cancel_at = static_cast<int64_t>(i);
+    seen = 0;
+    EXPECT_EQ(error_text<UserError>([&] { f(x); }),
+              kStages[i] + ": cancelled by on_event at stage " + kStages[i] +
+                  "\n  remedy: none needed; nothing has changed, and the next call compiles again");
+    EXPECT_EQ(f.stats().entries, 0);
+    EXPECT_EQ(counter.item<float>(), 0);
+    EXPECT_EQ((torch::ones({2}) + 1).sum().item<float>(), 4);  // no longer tracing
+  }
+  EXPECT_TRUE(state.equal(at::globalContext().defaultGenerator(at::kCPU).get_state()));
+  cancel_at = -1;
+  f(x).backward();
+  EXPECT_EQ(counter.item<float>(), 1);
+  EXPECT_EQ(f.stats().compiles, 1);
+}
+
+TEST(Events, WhatItThrowsPassesThroughAndIsNotRemembered) {
+  bool broken = true, ours = false;
+  auto f = compile([](const T& x) { return x * 2; }, {.on_event = [&](const Event& event) {
+                     if (broken && ours) throw UserError("mine", "stop");
+                     if (broken && event.stage == "joint") throw std::logic_error("no more");
+                     return true;
+                   }});
+  T x = torch::ones({2});
+  EXPECT_EQ(error_text<std::logic_error>([&] { f(x); }), "no more");
+  ours = true;
+  EXPECT_EQ(error_text<UserError>([&] { f(x); }), "mine: stop");
+  broken = false;
+  EXPECT_EQ(f(x).sum().item<float>(), 4);
+}
+
+// The trace is open during some events: what the callback computes must not end up in it.
+TEST(Events, TheCallbackMayCompute) {
+  T sum = torch::zeros({1});
+  auto f = compile([](const T& x) { return x * 2; }, {.on_event = [&](const Event&) {
+                     sum = sum + 1;
+                     return sum.item<float>() > 0;
+                   }});
+  f(torch::ones({2}));
+  EXPECT_EQ(sum.item<float>(), static_cast<float>(kStages.size()));
+  EXPECT_EQ(f.entries()[0].forward().node_count(), 1);
+}
+
+TEST(Events, ACallFromTheCallbackIsAnErrorNotADeadlock) {
+  Compiled<T(T)> f;
+  std::string text;
+  f = compile([](const T& x) { return x * 2; }, {.on_event = [&](const Event& event) {
+                if (event.stage == "lower" && text.empty()) {
+                  text = error_text<UserError>([&] { f(torch::ones({2})); });
+                }
+                return true;
+              }});
+  f(torch::ones({2}));
+  EXPECT_EQ(text,
+            "call: the function is called while this thread compiles it for such a call\n"
+            "  cause:  on_event calls the compiled function\n"
+            "  remedy: call the function itself there");
+}
+
+/// Collects what would go to stderr.
+class Lines {
+ public:
+  Lines() : before_(set_warning_sink([this](const std::string& line) { all.push_back(line); })) {}
+  ~Lines() { set_warning_sink(before_); }
+  std::vector<std::string> all;
+
+ private:
+  WarningSink before_;
+};
+
+TEST(Log, InfoHasALinePerMissAndPerCompile) {
+  Lines lines;
+  EnvironmentVariable level("TANDEM_LOG", "info");
+  auto f = compile([](const T& x) { return x * 2; }, {.max_entries = 1});
+  f(torch::ones({2}));
+  ASSERT_EQ(lines.all.size(), 2);
+  EXPECT_EQ(lines.all[0], "tandem: info: miss: first call: no entry yet");
+  EXPECT_EQ(lines.all[1].find("tandem: info: compiled an inference entry in "), 0) << lines.all[1];
+  EXPECT_NE(lines.all[1].find(" ms: 1 forward and 0 backward nodes"), std::string::npos);
+  f(torch::ones({2}));
+  EXPECT_EQ(lines.all.size(), 2);
+  f(torch::ones({3}));
+  f(torch::ones({3}));
+  ASSERT_EQ(lines.all.size(), 5);  // two misses, one warning
+  EXPECT_EQ(lines.all[2], "tandem: info: miss: entry 0: argument 0: size is [3], compiled for [2]");
+  EXPECT_EQ(lines.all[3].find("tandem: warning: a compiled function runs eagerly: "), 0);
+}
+
+TEST(Log, DebugHasALinePerStage) {
+  Lines lines;
+  EnvironmentVariable level("TANDEM_LOG", "debug");
+  compile([](const T& x) { return x * 2; })(torch::ones({2}));
+  int stages = 0;
+  for (const std::string& line : lines.all) {
+    stages += line.find("tandem: debug: ") == 0 && line.find(" took ") != std::string::npos;
+  }
+  EXPECT_EQ(stages, 6);
+}
+
+TEST(Log, UnsupportedRunsEagerlyWithOneWarningPerFunction) {
+  Lines lines;
+  for (int i = 0; i < 2; ++i) {
+    auto f =
+        compile([](const T& x) { return x.nonzero(); }, {.on_unsupported = OnUnsupported::eager});
+    f(torch::ones({2}));
+    f(torch::ones({2}));
+    EXPECT_EQ(f.stats().traces, 1);
+    EXPECT_EQ(f.stats().eager_calls, 2);
+  }
+  ASSERT_EQ(lines.all.size(), 2);
+  EXPECT_EQ(lines.all[0].find("tandem: warning: a compiled function runs eagerly: trace: "), 0);
+}
+
+TEST(Log, ASinkMayCallTandemReplaceItselfAndThrow) {
+  int lines = 0;
+  WarningSink before = set_warning_sink([&](const std::string&) {
+    ++lines;
+    if (lines > 1) return;
+    set_warning_sink(set_warning_sink({}));  // takes the lock twice
+    EnvironmentVariable unknown("TANDEM_NO_SUCH_NAME_A", "1");
+    compile([](const T& x) { return x * 2; });  // warns, from inside a warning
+  });
+  {
+    EnvironmentVariable unknown("TANDEM_NO_SUCH_NAME_B", "1");
+    compile([](const T& x) { return x * 2; });
+  }
+  EXPECT_EQ(lines, 2);
+  set_warning_sink([](const std::string&) { throw std::runtime_error("broken sink"); });
+  ::testing::internal::CaptureStderr();
+  {
+    EnvironmentVariable unknown("TANDEM_NO_SUCH_NAME_C", "1");
+    EXPECT_EQ(compile([](const T& x) { return x * 2; })(torch::ones({1})).item<float>(), 2);
+  }
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("TANDEM_NO_SUCH_NAME_C"),
+            std::string::npos);
+  set_warning_sink(before);
+}
+
+}  // namespace
+}  // namespace tandem::testing
