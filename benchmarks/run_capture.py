@@ -17,6 +17,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 GOAL, WANTED = 60, 300  # times as fast as the peer
+LINES_LIMIT = 1.20  # capture with source lines over capture without
 
 
 class Contestant:
@@ -76,6 +77,15 @@ def compare(ours, peer):
     }
 
 
+def cost_of_lines(ours):
+    """Time of a capture with source lines over that of one without, in the same process and round."""
+    warm = ours.answers[1:] or ours.answers
+    pairs = [(answer["without_lines_ms"], answer["capture_ms"]) for answer in warm]
+    low, high = interval(pairs)
+    ratio = statistics.median(b for _, b in pairs) / statistics.median(a for a, _ in pairs)
+    return {"ratio": ratio, "ratio_low": low, "ratio_high": high, "limit": LINES_LIMIT}
+
+
 def print_table(result):
     columns = [name for name in ("tandem", "peer") if name in result]
     print(f"{'capture of 12 blocks':<24}" + "".join(f"{name:>12}" for name in columns))
@@ -83,6 +93,9 @@ def print_table(result):
             ("cut in two, median ms", "split_ms", ".2f"), ("nodes of the joint graph", "nodes", "d")]
     for title, key, form in rows:
         print(f"{title:<24}" + "".join(f"{result[name][key]:>12{form}}" for name in columns))
+    lines = result["source_lines"]
+    print(f"with source lines {lines['ratio']:.3f} times as long as without (95 %: {lines['ratio_low']:.3f} to "
+          f"{lines['ratio_high']:.3f}; limit {lines['limit']:.2f})")
     if "comparison" in result:
         ratio = result["comparison"]
         print(f"tandem is {ratio['ratio']:.0f} times as fast (95 %: {ratio['ratio_low']:.0f} to "
@@ -113,6 +126,7 @@ def main():
 
     result = {"benchmark": "capture", "rounds": options.rounds}
     result |= {name: contestant.summary() for name, contestant in contestants.items()}
+    result["source_lines"] = cost_of_lines(contestants["tandem"])
     if len(contestants) == 2:
         result["comparison"] = compare(contestants["tandem"], contestants["peer"])
     print_table(result)

@@ -1,5 +1,6 @@
 #include "tracing/lifting.h"
 
+#include "base/error.h"
 #include "ops/libtorch_version.h"
 #include "tracing/recording.h"
 #include "tracing/traced_tensor.h"
@@ -36,17 +37,33 @@ void lift(Recording& recording, c10::IValue& value) {
   }
 }
 
+void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (recording.host_tensors().make(op, *stack)) return;
+  for (size_t i = stack->size() - op.schema().arguments().size(); i < stack->size(); ++i) {
+    lift(recording, (*stack)[i]);
+  }
+  op.callBoxed(*stack);
+}
+
 }  // namespace
 
 void lift_arguments(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   c10::impl::ExcludeDispatchKeyGuard once(c10::DispatchKeySet{libtorch::kLiftKey});
-  if (Recording* recording = current_recording()) {
-    if (recording->host_tensors().make(op, *stack)) return;
-    for (size_t i = stack->size() - op.schema().arguments().size(); i < stack->size(); ++i) {
-      lift(*recording, (*stack)[i]);
-    }
+  Recording* recording = current_recording();
+  if (recording == nullptr) {
+    op.callBoxed(*stack);
+    return;
   }
-  op.callBoxed(*stack);
+  // The topmost entry of the dispatcher: the frames above are those of the user's call.
+  OpLine line(recording->lines(), {__builtin_frame_address(0), __builtin_return_address(0)},
+              recording->phase());
+  try {
+    lift_and_call(*recording, op, stack);
+  } catch (const UserError& error) {
+    throw base::with_detail(error, "at", ir::to_string(recording->lines().current()));
+  } catch (const UnsupportedError& error) {
+    throw base::with_detail(error, "at", ir::to_string(recording->lines().current()));
+  }
 }
 
 }  // namespace tandem::tracing

@@ -3,6 +3,7 @@
 #include "ops/metadata.h"
 #include "tandem/ir/graph.h"
 #include "tracing/host_tensors.h"
+#include "tracing/source_lines.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -35,6 +36,8 @@ class Recording {
   void set_stand_in_of(StandInOf stand_in_of) { stand_in_of_ = std::move(stand_in_of); }
   at::Tensor stand_in(const at::Tensor& real) { return stand_in_of_(real); }
   HostTensors& host_tensors() { return host_tensors_; }
+  SourceLines& lines() { return lines_; }
+  const SourceLines& lines() const { return lines_; }
 
   /// Forgets every node after `last` (kNoNode: all of them). For a backward that raised half-way.
   void rewind(ir::NodeId last);
@@ -46,6 +49,7 @@ class Recording {
   ir::Phase phase_ = ir::Phase::Forward;
   StandInOf stand_in_of_;
   HostTensors host_tensors_;
+  SourceLines lines_;
 };
 
 /// The recording of the trace that runs on this thread; null if none does. libtorch hands its

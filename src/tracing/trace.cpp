@@ -85,6 +85,7 @@ at::Tensor Trace::stand_in_of(const at::Tensor& real) {
 void Trace::run(const detail::FlatFunction& function) {
   const ThreadSwitches before = ThreadSwitches::now();
   try {
+    recording_.lines().set_outermost(__builtin_frame_address(0));
     results_ = function(stand_in_arguments_);
   } catch (const c10::Error& error) {
     before.restore();
@@ -92,7 +93,7 @@ void Trace::run(const detail::FlatFunction& function) {
     if (is_unfollowed_write(text)) {
       TANDEM_UNSUPPORTED(
           "trace", "an op writes or returns one of its arguments and has no functional form",
-          "\n  libtorch: ", text,
+          where(), "\n  libtorch: ", text,
           "\n  remedy:   register an op that returns a new tensor, or call it outside the "
           "compiled function");
     }
@@ -101,7 +102,7 @@ void Trace::run(const detail::FlatFunction& function) {
         "trace",
         "the function reads the data of a tensor (data_ptr, accessor, printing), "
         "which a trace does not have",
-        "\n  libtorch: ", text,
+        where(), "\n  libtorch: ", text,
         "\n  remedy:   read it outside the compiled function, or compute with tensor ops");
   } catch (...) {
     before.restore();
@@ -116,6 +117,18 @@ void Trace::run(const detail::FlatFunction& function) {
   for (at::Tensor& result : results_.tensors) {
     if (result.defined() && !is_traced(result)) result = stand_in_of(result);
   }
+}
+
+std::string Trace::where() const {
+  const SourceLines& lines = recording_.lines();
+  return base::detail_line(lines.last_threw() ? "at" : "after", ir::to_string(lines.last()), 10);
+}
+
+std::string Trace::line_of(const at::Tensor& tensor) const {
+  const ir::Graph& graph = recording_.graph();
+  const ir::ValueId value = current_value(tensor);
+  const ir::NodeId node = value == ir::kNoValue ? ir::kNoNode : graph.value(value).producer();
+  return node == ir::kNoNode ? std::string() : ir::to_string(graph.node(node).location());
 }
 
 std::string Trace::name_of(const StandIn& stand_in) const {
