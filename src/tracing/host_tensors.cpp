@@ -86,7 +86,8 @@ std::optional<at::Tensor> HostTensors::stand_in(const at::Tensor& tensor) {
     } else {
       Recording& recording = *current_recording();
       OutsideTrace outside;
-      const ir::Node& node = recording.graph().add_constant(known.real.detach().clone());
+      ir::Node& node = recording.graph().add_constant(known.real.detach().clone());
+      recording.graph().set_location(node, recording.lines().current());
       known.traced = at::functionalization::impl::to_functional_tensor(
           recording.wrap(node.results()[0], recording.metadata().meta_of(known.real)));
     }

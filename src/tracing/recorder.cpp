@@ -115,7 +115,9 @@ std::vector<ir::Operand> operands_of(Recording& recording, const c10::OperatorHa
   const auto value_of = [&](const at::Tensor& tensor) -> ir::ValueId {
     if (!tensor.defined()) return ir::kNoValue;
     if (TracedTensor* traced = as_traced(tensor)) return traced->value();
-    return graph.node(graph.add_constant(tensor.detach().clone()).id()).results()[0];
+    ir::Node& node = graph.add_constant(tensor.detach().clone());
+    graph.set_location(node, recording.lines().current());
+    return node.results()[0];
   };
   const auto& arguments = op.schema().arguments();
   std::vector<ir::Operand> operands;
@@ -126,11 +128,31 @@ std::vector<ir::Operand> operands_of(Recording& recording, const c10::OperatorHa
   return operands;
 }
 
+/// The line of the op that is under way. Outside of ops libtorch catches up with writes through
+/// views: such a node belongs to what it reads, the youngest value first.
+ir::Location location_of(Recording& recording, const std::vector<ir::Operand>& operands) {
+  ir::Location location = recording.lines().current();
+  if (location.noted()) return location;
+  const ir::Graph& graph = recording.graph();
+  ir::NodeId youngest = ir::kNoNode;
+  for (const ir::Operand& operand : operands) {
+    operand.for_each_value([&](ir::ValueId id) {
+      const ir::NodeId producer = graph.value(id).producer();
+      if (producer != ir::kNoNode && (youngest == ir::kNoNode || producer > youngest)) {
+        youngest = producer;
+      }
+    });
+  }
+  return youngest == ir::kNoNode ? location : graph.node(youngest).location();
+}
+
 /// Adds the node and puts its traced results on the stack.
 void add_node(Recording& recording, const c10::OperatorHandle& op,
               std::vector<ir::Operand> operands, const std::vector<ops::MetaResult>& results,
               torch::jit::Stack* stack) {
-  ir::OpSpec spec{.op = op, .operands = std::move(operands), .phase = recording.phase()};
+  ir::OpSpec spec{.op = op, .phase = recording.phase()};
+  spec.location = location_of(recording, operands);
+  spec.operands = std::move(operands);
   bool has_list = false;
   for (const ops::MetaResult& result : results) {
     has_list |= result.kind == ops::MetaResult::Kind::TensorList;
