@@ -7,7 +7,9 @@
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 namespace tandem::tracing {
@@ -31,8 +33,10 @@ class Walk {
       // Not set_next_edge: it refuses nodes that have a parent, since depth could grow. Here it
       // cannot: what a stand-in's edge leads to has no edges of its own.
       for (autograd::Edge& edge : node->next_edges()) {
-        if (edge.is_valid() && !is_inside(edge)) redirect(*node, edge);
-        if (edge.is_valid()) visit(edge.function.get());
+        if (!edge.is_valid()) continue;
+        // First, since numbers count per thread: a tensor from elsewhere may have a higher one.
+        if (!redirect(edge) && !is_inside(edge)) lift_and_redirect(*node, edge);
+        visit(edge.function.get());
       }
     }
   }
@@ -50,17 +54,28 @@ class Walk {
     return edge.function->sequence_nr() >= first_;
   }
 
-  void redirect(autograd::Node& node, autograd::Edge& edge) {
+  /// False: it leads to no real tensor that has a stand-in.
+  bool redirect(autograd::Edge& edge) {
+    for (; known_ < stand_ins_.size(); ++known_) {
+      const StandIn& stand_in = stand_ins_[known_];
+      if (!stand_in.requires_grad || stand_in.duplicate_of >= 0) continue;
+      const autograd::Edge real = autograd::impl::gradient_edge(stand_in.real);
+      ends_.emplace(real.function.get(), std::pair(real, &stand_in));
+    }
+    const auto [begin, end] = ends_.equal_range(edge.function.get());
+    for (auto it = begin; it != end; ++it) {
+      if (!(it->second.first == edge)) continue;
+      edge = it->second.second->edge;
+      return true;
+    }
+    return false;
+  }
+
+  void lift_and_redirect(autograd::Node& node, autograd::Edge& edge) {
     if (auto* end = dynamic_cast<autograd::AccumulateGrad*>(edge.function.get())) {
-      lift_(end->variable);  // it may have been passed on without ever meeting an op
+      lift_(end->variable);  // it was passed on without ever meeting an op
     }
-    for (const StandIn& stand_in : stand_ins_) {
-      if (!stand_in.requires_grad || !(autograd::impl::gradient_edge(stand_in.real) == edge)) {
-        continue;
-      }
-      edge = stand_in.edge;
-      return;
-    }
+    if (redirect(edge)) return;
     TANDEM_UNSUPPORTED("trace", "the custom autograd function ", node.name(),
                        " is given a closed-over tensor that is no leaf and that no op has seen",
                        "\n  remedy: pass the tensor to the compiled function as an argument");
@@ -69,6 +84,8 @@ class Walk {
   const uint64_t first_;
   const std::function<void(const at::Tensor&)>& lift_;
   const std::deque<StandIn>& stand_ins_;
+  size_t known_ = 0;  // stand-ins whose real edges are in ends_
+  std::unordered_multimap<autograd::Node*, std::pair<autograd::Edge, const StandIn*>> ends_;
   std::unordered_set<autograd::Node*> seen_;
   std::vector<autograd::Node*> pending_;
 };

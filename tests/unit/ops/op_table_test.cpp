@@ -5,6 +5,7 @@
 #include "unit/ops/eager_judge.h"
 
 #include <gtest/gtest.h>
+#include <torch/library.h>
 #include <torch/torch.h>
 
 #include <set>
@@ -53,6 +54,17 @@ TEST(OpTable, KeepsDrawsEffectsAndWrites) {
     EXPECT_TRUE(facts(name).removable()) << name;
     EXPECT_TRUE(facts(name).mergeable()) << name;
   }
+}
+
+// Nobody calls an op without results for anything but what else it does.
+TEST(OpTable, AnOpWithoutResultsHasAnEffect) {
+  auto library =
+      torch::Library(torch::Library::FRAGMENT, "tandem_test", std::nullopt, __FILE__, __LINE__);
+  library.def("tell(Tensor x) -> ()");
+  const auto tell = c10::Dispatcher::singleton().findSchemaOrThrow("tandem_test::tell", "");
+  EXPECT_TRUE(info(tell).has_effect);
+  EXPECT_FALSE(info(tell).removable());
+  EXPECT_FALSE(facts("_foreach_add_.Scalar").has_effect);  // it writes, which is known as such
 }
 
 TEST(OpTable, TellsWhatOnlyDataCanAnswer) {
