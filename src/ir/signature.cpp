@@ -106,6 +106,10 @@ std::string to_string(const Signature& signature) {
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + "\n";
   }
+  for (const EqualityFacts& facts : signature.equalities) {
+    out += base::str("  input ", facts.a, " and input ", facts.b,
+                     facts.equal ? " are equal\n" : " are not equal\n");
+  }
   return out;
 }
 

@@ -150,10 +150,13 @@ std::vector<MetaResult> ask_kernel_on_zeros(const MetaCall& call) {
     refuse(call, base::str("its operands are too large to run its kernel on zeros: ", bytes,
                            " bytes, at most ", kZerosLimitBytes));
   }
+  return run_on_zeros(call);
+}
 
+std::vector<MetaResult> run_on_zeros(const MetaCall& call) {
   c10::Device device = result_device(call);
   std::optional<KeepGenerator> keep_generator;
-  if (facts.random) keep_generator.emplace(device);
+  if (info(call.op).random) keep_generator.emplace(device);
   const auto& arguments = call.op.schema().arguments();
   torch::jit::Stack stack;
   stack.reserve(call.args.size());

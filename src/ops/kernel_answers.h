@@ -15,4 +15,8 @@ std::optional<std::vector<MetaResult>> ask_meta_kernel(const MetaCall& call);
 /// zeros could mislead, or would cost too much. Leaves the default generators as they were.
 std::vector<MetaResult> ask_kernel_on_zeros(const MetaCall& call);
 
+/// The same for rules that have no other way, whatever it costs: the caller knows that zeros do not
+/// mislead.
+std::vector<MetaResult> run_on_zeros(const MetaCall& call);
+
 }  // namespace tandem::ops

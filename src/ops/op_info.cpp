@@ -27,7 +27,8 @@ OpInfo make_info(const c10::OperatorHandle& op) {
   info.aliases_undeclared = facts & Fact::HiddenAlias;
   info.is_view = info.is_view || info.aliases_undeclared;
   info.hidden_writes = facts & Fact::HiddenWrite;
-  info.has_effect = facts & Fact::Effect;
+  // An op without results is called for what else it does.
+  info.has_effect = (facts & Fact::Effect) || (schema.returns().empty() && !info.writes_arguments);
   info.random = op.hasTag(at::Tag::nondeterministic_seeded);
   if (row && !row->draw_switch.empty()) {
     info.draw_switch = schema.argumentIndexWithName(std::string(row->draw_switch)).value_or(-1);

@@ -69,7 +69,7 @@ constexpr OpRow kRows[] = {
     other("unsafe_split.Tensor", nullptr, HiddenAlias),
     other("unsafe_split_with_sizes", nullptr, HiddenAlias),
     other("unsafe_chunk", nullptr, HiddenAlias),
-    other("mkldnn_rnn_layer_backward", nullptr, HiddenWrite),
+    other("mkldnn_rnn_layer_backward", rules::mkldnn_rnn_layer_backward, HiddenWrite),
     other("batch_norm_update_stats", nullptr, HiddenWrite),
     other("batch_norm_gather_stats", nullptr, HiddenWrite),
     other("batch_norm_gather_stats_with_counts", nullptr, HiddenWrite),
@@ -396,6 +396,12 @@ constexpr OpRow kRows[] = {
     elementwise("poisson", rules::like<0, Like::Contiguous>),
     elementwise("randperm", rules::randperm),
     elementwise("randperm.generator", rules::randperm),
+
+    // ---- layouts and sizes that only a library knows ----
+    other("_fft_c2c", rules::only_the_kernel_knows),
+    other("_fft_c2r", rules::only_the_kernel_knows),
+    other("_fft_r2c", rules::only_the_kernel_knows),
+    other("mkldnn_rnn_layer", rules::only_the_kernel_knows),
 
     // ---- linear algebra ----
     other("_cdist_backward"),

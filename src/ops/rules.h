@@ -120,6 +120,10 @@ Results addbmm(const MetaCall& call);
 Results eig(const MetaCall& call);
 Results geqrf(const MetaCall& call);
 
+// rules_rnn.cpp
+Results only_the_kernel_knows(const MetaCall& call);
+Results mkldnn_rnn_layer_backward(const MetaCall& call);
+
 // rules_other.cpp: rearrangements, random numbers, optimizers, factories
 Results roll(const MetaCall& call);
 Results native_dropout(const MetaCall& call);

@@ -23,8 +23,13 @@ class BorrowedTensors {
   BorrowedTensors& operator=(const BorrowedTensors&) = delete;
   // No destructor of a handle ever runs: it would give back a reference that was never taken.
 
-  void push(const at::Tensor& tensor) {
-    new (slots() + count_++) at::Tensor(c10::MaybeOwnedTraits<at::Tensor>::createBorrow(tensor));
+  void push(const at::Tensor& tensor) { push({&tensor, 1}); }
+  void push(std::span<const at::Tensor> tensors) {
+    Slot* slot = slots() + count_;
+    for (const at::Tensor& tensor : tensors) {
+      new (slot++) at::Tensor(c10::MaybeOwnedTraits<at::Tensor>::createBorrow(tensor));
+    }
+    count_ += tensors.size();
   }
 
   std::span<at::Tensor> tensors() {

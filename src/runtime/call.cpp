@@ -14,7 +14,7 @@ namespace {
 
 void gather_inputs(const EntryState& entry, const detail::Flat& arguments,
                    BorrowedTensors& inputs) {
-  for (const at::Tensor& tensor : entry.lifted()) inputs.push(tensor);
+  inputs.push(entry.lifted());
   const auto& facts = entry.signature().inputs;
   for (size_t i = entry.lifted().size(); i < facts.size(); ++i) {
     inputs.push(arguments.tensors[static_cast<size_t>(facts[i].role.index)]);

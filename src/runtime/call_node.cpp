@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "ops/libtorch_version.h"
+#include "ops/private_members.h"
 #include "runtime/version_check.h"
 
 #include <ATen/SavedTensorHooks.h>
@@ -25,7 +26,8 @@ at::Tensor with_strides(const at::Tensor& tangent, at::IntArrayRef strides) {
 }
 
 const autograd::AutogradMeta& meta_of(const at::Tensor& leaf) {
-  return *static_cast<const autograd::AutogradMeta*>(leaf.unsafeGetTensorImpl()->autograd_meta());
+  return *static_cast<const autograd::AutogradMeta*>(
+      libtorch::autograd_meta(*leaf.unsafeGetTensorImpl()));
 }
 
 /// Whether a kept list still leads to the accumulators that the leaves have now: set_data() with

@@ -1,6 +1,7 @@
 #include "runtime/entry_state.h"
 
 #include "base/error.h"
+#include "ops/run_time_check.h"
 
 #include <ostream>
 
@@ -38,7 +39,8 @@ EntryState::EntryState(Joint joint, Split split, std::shared_ptr<Backend> backen
       plan_(make_call_plan(split_)),
       guards_(std::move(guards)),
       result_constants_(std::move(result_constants)),
-      backend_name_(backend->name()) {
+      backend_name_(backend->name()),
+      has_checks_(ops::has_run_time_checks(split_.forward)) {
   forward_ = backend->compile(split_.forward, forward_context(split_));
   if (split_.signature.training) {
     backward_ = std::make_unique<BackwardKernels>(split_.backward, backward_context(split_),

@@ -30,6 +30,8 @@ class EntryState {
   const Guards& guards() const { return guards_; }
   const std::vector<at::Tensor>& lifted() const { return lifted_; }
   const std::vector<detail::Constant>& result_constants() const { return result_constants_; }
+  /// The forward may raise ops::CheckFailed.
+  bool has_checks() const { return has_checks_; }
   const std::string& backend_name() const { return backend_name_; }
 
   /// For verify_every: how many calls have been counted, this one included.
@@ -47,6 +49,7 @@ class EntryState {
   Guards guards_;
   std::vector<detail::Constant> result_constants_;
   std::string backend_name_;
+  bool has_checks_ = false;
   std::unique_ptr<Executable> forward_;
   std::unique_ptr<BackwardKernels> backward_;  // null in an inference entry
   mutable std::atomic<int64_t> calls_{0};

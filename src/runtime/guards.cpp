@@ -88,6 +88,15 @@ void Guards::add_trace(std::vector<at::Tensor> lifted, const ir::Signature& sign
     closed_over_.push_back({argument, c10::weak_intrusive_ptr<c10::TensorImpl>(
                                           arguments.tensors[argument].getIntrusivePtr())});
   }
+  for (const ir::EqualityFacts& facts : signature.equalities) {
+    const auto side = [&](int64_t input) -> ValueGuard::Side {
+      const auto i = static_cast<size_t>(input);
+      if (i < lifted_.size()) return {.lifted = true, .index = i, .name = lifted_names_[i]};
+      const auto argument = static_cast<size_t>(signature.inputs[i].role.index);
+      return {.lifted = false, .index = argument, .name = names_[argument]};
+    };
+    values_.emplace_back(side(facts.a), side(facts.b), facts.equal);
+  }
   for (size_t i = 0; i < signature.inputs.size(); ++i) {
     if (!signature.inputs[i].data_written) continue;
     if (i < lifted_.size()) {
@@ -176,7 +185,18 @@ bool Guards::check(const ThreadState& thread, const detail::Flat& arguments, Fai
     }
   }
   return check_lifted(fail) && check_lifted_memory(fail) && check_aliases(arguments, fail) &&
-         check_offsets(arguments, fail);
+         check_offsets(arguments, fail) && check_values(arguments, fail);
+}
+
+/// Last: it is the only one that reads data.
+template <class Fail>
+bool Guards::check_values(const detail::Flat& arguments, Fail&& fail) const {
+  for (const ValueGuard& guard : values_) {
+    if (auto text = guard.mismatch(lifted_, {arguments.tensors.data(), arguments.tensors.size()})) {
+      return fail([&] { return *text; });
+    }
+  }
+  return true;
 }
 
 template <class Fail>
@@ -336,6 +356,7 @@ std::vector<std::string> Guards::texts() const {
   if (!written_arguments_.empty() || !written_lifted_.empty()) {
     texts.push_back("no written input shares memory with another input");
   }
+  for (const ValueGuard& guard : values_) texts.push_back(guard.to_string());
   return texts;
 }
 

@@ -3,14 +3,15 @@
 #include "runtime/module_guard.h"
 #include "runtime/tensor_guard.h"
 #include "runtime/thread_state.h"
+#include "runtime/value_guard.h"
 #include "tandem/function.h"
 #include "tandem/ir/signature.h"
 
 #include <c10/core/UndefinedTensorImpl.h>
-#include <c10/util/flat_hash_map.h>
 
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 namespace tandem::runtime {
@@ -56,6 +57,8 @@ class Guards {
   bool check_aliases(const detail::Flat& arguments, Fail&& fail) const;
   template <class Fail>
   bool check_offsets(const detail::Flat& arguments, Fail&& fail) const;
+  template <class Fail>
+  bool check_values(const detail::Flat& arguments, Fail&& fail) const;
   bool lifted_moved() const;
 
   ThreadState thread_;
@@ -77,7 +80,7 @@ class Guards {
   std::optional<GuardFn::Value> guard_value_;
 
   std::vector<at::Tensor> lifted_;
-  ska::flat_hash_set<const c10::TensorImpl*> lifted_set_;
+  std::unordered_set<const c10::TensorImpl*> lifted_set_;  // moves without allocating
   std::vector<std::string> lifted_names_;
   std::vector<TensorGuard> lifted_guards_;
   std::vector<uint8_t> owned_outside_;  // per lifted tensor, at the trace; `.data()` is not
@@ -97,6 +100,7 @@ class Guards {
     c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
   };
   std::vector<ClosedOver> closed_over_;
+  std::vector<ValueGuard> values_;
 };
 
 }  // namespace tandem::runtime

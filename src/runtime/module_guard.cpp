@@ -1,38 +1,44 @@
 #include "runtime/module_guard.h"
 
 #include "base/error.h"
+#include "ops/private_members.h"
 
 #include <torch/nn/module.h>
 
 #include <algorithm>
 
-namespace tandem::runtime {
+namespace tandem::libtorch {
 namespace {
 
 using Tensors = torch::OrderedDict<std::string, at::Tensor>;
 using Children = torch::OrderedDict<std::string, std::shared_ptr<torch::nn::Module>>;
 
-// The registries are private, and the public accessors copy them, names and all: too slow for every
-// call. Only an explicit instantiation may name a private member; each hands out a pointer to it.
+// The public accessors copy the registries, names and all.
 struct Parameters {
   using Member = Tensors torch::nn::Module::*;
-  friend Member member_of(Parameters);
+  friend constexpr Member member_of(Parameters);
 };
 struct Buffers {
   using Member = Tensors torch::nn::Module::*;
-  friend Member member_of(Buffers);
+  friend constexpr Member member_of(Buffers);
 };
 struct SubModules {
   using Member = Children torch::nn::Module::*;
-  friend Member member_of(SubModules);
-};
-template <class Registry, typename Registry::Member kMember>
-struct Expose {
-  friend typename Registry::Member member_of(Registry) { return kMember; }
+  friend constexpr Member member_of(SubModules);
 };
 template struct Expose<Parameters, &torch::nn::Module::parameters_>;
 template struct Expose<Buffers, &torch::nn::Module::buffers_>;
 template struct Expose<SubModules, &torch::nn::Module::children_>;
+
+}  // namespace
+}  // namespace tandem::libtorch
+
+namespace tandem::runtime {
+namespace {
+
+using libtorch::Buffers;
+using libtorch::Parameters;
+using libtorch::SubModules;
 
 template <class Registry>
 const auto& registered(const torch::nn::Module& module) {

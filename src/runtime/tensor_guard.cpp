@@ -1,7 +1,10 @@
 #include "runtime/tensor_guard.h"
 
 #include "base/error.h"
+#include "ops/private_members.h"
 #include "tandem/ir/type.h"
+
+#include <torch/csrc/autograd/variable.h>
 
 namespace tandem::runtime {
 namespace {
@@ -24,12 +27,44 @@ TensorGuard::TensorGuard(const at::Tensor& tensor)
   if (!defined_) return;
   dtype_ = tensor.dtype();
   device_ = tensor.device();
+  on_cpu_ = device_.is_cpu();
   rank_ = static_cast<size_t>(tensor.dim());
   geometry_.append(tensor.sizes().begin(), tensor.sizes().end());
   geometry_.append(tensor.strides().begin(), tensor.strides().end());
   requires_grad_ = tensor.requires_grad();
   leaf_ = tensor.is_leaf();
   wrapped_number_ = tensor.unsafeGetTensorImpl()->is_wrapped_number();
+}
+
+bool TensorGuard::matches(const at::Tensor& tensor) const {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  // An undefined tensor has no key at all, a defined one at least one.
+  if (impl.key_set().raw_repr() != keys_) return false;
+  if (!defined_) return true;
+  const at::IntArrayRef sizes = impl.sizes(), strides = impl.strides();
+  const size_t rank = rank_;
+  if (impl.dtype() != dtype_ || sizes.size() != rank) return false;
+  const int64_t* expected = geometry_.data();
+  int64_t differing = impl.is_wrapped_number() != wrapped_number_;
+  for (size_t i = 0; i < rank; ++i) {
+    differing |= (sizes[i] ^ expected[i]) | (strides[i] ^ expected[rank + i]);
+  }
+  // The keys tell the kind of device; of CPUs there is one.
+  if (differing != 0 || (!on_cpu_ && impl.device() != device_)) return false;
+
+  const auto* meta =
+      static_cast<const torch::autograd::AutogradMeta*>(libtorch::autograd_meta(impl));
+  if (!meta) return !requires_grad_;
+  // Entries know nothing of forward-mode derivatives: a tensor that carries one fits none of them.
+  const bool plain = !meta->fw_grad_ && !meta->is_view_;
+  const bool has_history = static_cast<bool>(meta->grad_fn_);
+  if (plain) [[likely]] {
+    return meta->requires_grad_ == (requires_grad_ && leaf_) &&
+           has_history == (requires_grad_ && !leaf_);
+  }
+  // A write to its base may have given a view a history since; only the accessors look there.
+  return !meta->fw_grad_ && tensor.requires_grad() == requires_grad_ &&
+         (!requires_grad_ || tensor.is_leaf() == leaf_);
 }
 
 std::string TensorGuard::difference(const at::Tensor& tensor) const {

@@ -145,6 +145,11 @@ ir::Signature read_signature(tracing::Trace& trace) {
     identities.input_of_tensor.emplace(stand_in.tensor.unsafeGetTensorImpl(), i);
     identities.input_of_storage.emplace(storage_of(stand_in.tensor), i);
   }
+  for (ir::EqualityFacts facts : trace.equalities()) {
+    facts.a = position[static_cast<size_t>(facts.a)];
+    facts.b = position[static_cast<size_t>(facts.b)];
+    signature.equalities.push_back(facts);
+  }
   check_inputs(trace, signature, order);
 
   const auto& results = trace.results().tensors;

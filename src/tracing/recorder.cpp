@@ -5,6 +5,7 @@
 #include "ir/op_names.h"
 #include "ops/libtorch_version.h"
 #include "ops/op_table.h"
+#include "tracing/equality.h"
 #include "tracing/operand_text.h"
 #include "tracing/recording.h"
 #include "tracing/traced_tensor.h"
@@ -21,6 +22,7 @@ namespace {
 /// What the recorder asks about an op on every call, looked up once per thread.
 struct OpFacts {
   bool composite = false;  // libtorch decomposes it; so do we
+  bool compares = false;   // `equal`, which C++ attention modules call on values
   int device_argument = -1;
 };
 
@@ -30,6 +32,7 @@ OpFacts make_facts(const c10::OperatorHandle& op) {
   // would round differently from eager.
   facts.composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
                     !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+  facts.compares = op.operator_name().name == "aten::equal";
   const auto& arguments = op.schema().arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].name() == "device") facts.device_argument = static_cast<int>(i);
@@ -167,6 +170,15 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
         "\n  operands: ", operands_text(args),
         "\n  remedy:   register a functional variant of the op, or call it outside the "
         "compiled function");
+  }
+  if (facts.compares) {
+    const std::vector<ir::Operand> sides = operands_of(*recording, op, args);
+    if (const std::optional<bool> answer = answer_equal(*recording, *sides[0].get_if<ir::ValueId>(),
+                                                        *sides[1].get_if<ir::ValueId>())) {
+      torch::jit::drop(*stack, arity);
+      stack->emplace_back(*answer);
+      return;
+    }
   }
   const std::vector<ops::MetaResult>& results =
       recording->metadata().propagate(op, {args.data(), args.size()}, meta_of_operand);

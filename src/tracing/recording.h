@@ -34,6 +34,12 @@ class Recording {
   using StandInOf = std::function<at::Tensor(const at::Tensor&)>;
   void set_stand_in_of(StandInOf stand_in_of) { stand_in_of_ = std::move(stand_in_of); }
   at::Tensor stand_in(const at::Tensor& real) { return stand_in_of_(real); }
+
+  /// Whether two inputs of the graph hold equal data; remembered, for a guard.
+  using CompareInputs = std::function<bool(ir::ValueId, ir::ValueId)>;
+  void set_compare_inputs(CompareInputs compare) { compare_inputs_ = std::move(compare); }
+  bool compare_inputs(ir::ValueId a, ir::ValueId b) { return compare_inputs_(a, b); }
+
   HostTensors& host_tensors() { return host_tensors_; }
 
   /// Forgets every node after `last` (kNoNode: all of them). For a backward that raised half-way.
@@ -45,6 +51,7 @@ class Recording {
   ops::MetadataPropagator metadata_;
   ir::Phase phase_ = ir::Phase::Forward;
   StandInOf stand_in_of_;
+  CompareInputs compare_inputs_;
   HostTensors host_tensors_;
 };
 

@@ -2,9 +2,12 @@
 
 #include "base/error.h"
 #include "tracing/operand_text.h"
+#include "tracing/redirect_edges.h"
 #include "tracing/registration.h"
 #include "tracing/traced_tensor.h"
 
+#include <ATen/SequenceNumber.h>
+#include <ATen/ops/equal.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -35,7 +38,10 @@ std::string value_name(const ir::Descriptor& role) {
 }  // namespace
 
 Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std::string> names)
-    : known_(std::move(known)), names_(std::move(names)), ambient_((register_hooks(), recording_)) {
+    : known_(std::move(known)),
+      names_(std::move(names)),
+      first_sequence_number_(at::sequence_number::peek()),
+      ambient_((register_hooks(), recording_)) {
   stand_in_arguments_.constants = arguments.constants;
   for (size_t i = 0; i < arguments.tensors.size(); ++i) {
     const at::Tensor& real = arguments.tensors[i];
@@ -48,6 +54,8 @@ Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std:
   }
   argument_count_ = stand_ins_.size();
   recording_.set_stand_in_of([this](const at::Tensor& real) { return stand_in_of(real); });
+  recording_.set_compare_inputs(
+      [this](ir::ValueId a, ir::ValueId b) { return compare_inputs(a, b); });
 }
 
 void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
@@ -80,6 +88,19 @@ at::Tensor Trace::stand_in_of(const at::Tensor& real) {
     add(real, ir::Descriptor::lifted(index), "lifted" + std::to_string(index));
   }
   return stand_ins_.back().tensor;
+}
+
+bool Trace::compare_inputs(ir::ValueId a, ir::ValueId b) {
+  const auto position = [this](ir::ValueId input) {
+    const auto at = std::ranges::find(stand_ins_, input, &StandIn::input);
+    return static_cast<int64_t>(at - stand_ins_.begin());
+  };
+  ir::EqualityFacts facts{.a = position(a), .b = position(b)};
+  OutsideTrace outside;
+  facts.equal = at::equal(stand_ins_[static_cast<size_t>(facts.a)].real,
+                          stand_ins_[static_cast<size_t>(facts.b)].real);
+  equalities_.push_back(facts);
+  return facts.equal;
 }
 
 void Trace::run(const detail::FlatFunction& function) {
@@ -116,6 +137,9 @@ void Trace::run(const detail::FlatFunction& function) {
   for (at::Tensor& result : results_.tensors) {
     if (result.defined() && !is_traced(result)) result = stand_in_of(result);
   }
+  redirect_edges(
+      {results_.tensors.data(), results_.tensors.size()}, first_sequence_number_,
+      [this](const at::Tensor& real) { stand_in_of(real); }, stand_ins_);
 }
 
 std::string Trace::name_of(const StandIn& stand_in) const {

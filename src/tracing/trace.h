@@ -1,6 +1,7 @@
 #pragma once
 
 #include "tandem/function.h"
+#include "tandem/ir/signature.h"
 #include "tracing/ambient.h"
 #include "tracing/recording.h"
 #include "tracing/stand_in.h"
@@ -42,11 +43,15 @@ class Trace {
   /// What the function returned, closed-over tensors mapped to their stand-ins.
   const detail::Flat& results() const { return results_; }
 
+  /// Inputs that the function compared by value, as positions among the stand-ins.
+  const std::vector<ir::EqualityFacts>& equalities() const { return equalities_; }
+
   /// The other way round, for errors: `argument 1`, `parameter "fc.weight"`.
   std::string name_of(const StandIn& stand_in) const;
 
  private:
   at::Tensor stand_in_of(const at::Tensor& real);
+  bool compare_inputs(ir::ValueId a, ir::ValueId b);
   void add(const at::Tensor& real, ir::Descriptor role, std::string name);
 
   Recording recording_;
@@ -54,7 +59,9 @@ class Trace {
   std::vector<std::string> names_;
   std::deque<StandIn> stand_ins_;
   std::unordered_map<const c10::TensorImpl*, size_t> position_;
+  std::vector<ir::EqualityFacts> equalities_;
   size_t argument_count_ = 0;
+  const uint64_t first_sequence_number_;  // of autograd nodes made here
   detail::Flat stand_in_arguments_;
   detail::Flat results_;
   Ambient ambient_;  // last: the thread leaves the tracing state before anything above dies

@@ -59,6 +59,12 @@ struct ViewReplay {
   Graph graph;
 };
 
+/// Two inputs whose data the function compared with `equal`, and what the comparison said.
+struct EqualityFacts {
+  int64_t a = 0, b = 0;  // inputs
+  bool equal = false;
+};
+
 /// The complete record of what a call does, beside the numbers. Inputs are in graph order: lifted
 /// tensors first, then arguments.
 struct TANDEM_API Signature {
@@ -67,6 +73,7 @@ struct TANDEM_API Signature {
   std::vector<OutputFacts> outputs;
   std::vector<TangentFacts> tangents;
   std::vector<ViewReplay> replays;
+  std::vector<EqualityFacts> equalities;
   bool training = false;  // false: no result needs a gradient, there is no backward
 
   bool writes_any_input() const;

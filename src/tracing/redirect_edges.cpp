@@ -1,0 +1,84 @@
+#include "tracing/redirect_edges.h"
+
+#include "base/error.h"
+#include "tracing/traced_tensor.h"
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <unordered_set>
+#include <vector>
+
+namespace tandem::tracing {
+namespace {
+
+namespace autograd = torch::autograd;
+
+class Walk {
+ public:
+  Walk(uint64_t first_sequence_number, const std::function<void(const at::Tensor&)>& lift,
+       const std::deque<StandIn>& stand_ins)
+      : first_(first_sequence_number), lift_(lift), stand_ins_(stand_ins) {}
+
+  void run(std::span<const at::Tensor> results) {
+    for (const at::Tensor& result : results) {
+      if (result.defined() && result.grad_fn()) visit(result.grad_fn().get());
+    }
+    while (!pending_.empty()) {
+      autograd::Node* node = pending_.back();
+      pending_.pop_back();
+      // Not set_next_edge: it refuses nodes that have a parent, since depth could grow. Here it
+      // cannot: what a stand-in's edge leads to has no edges of its own.
+      for (autograd::Edge& edge : node->next_edges()) {
+        if (edge.is_valid() && !is_inside(edge)) redirect(*node, edge);
+        if (edge.is_valid()) visit(edge.function.get());
+      }
+    }
+  }
+
+ private:
+  void visit(autograd::Node* node) {
+    if (seen_.insert(node).second) pending_.push_back(node);
+  }
+
+  /// Leads to a node of this trace, the end at a stand-in included.
+  bool is_inside(const autograd::Edge& edge) const {
+    if (auto* end = dynamic_cast<autograd::AccumulateGrad*>(edge.function.get())) {
+      return is_traced(end->variable);
+    }
+    return edge.function->sequence_nr() >= first_;
+  }
+
+  void redirect(autograd::Node& node, autograd::Edge& edge) {
+    if (auto* end = dynamic_cast<autograd::AccumulateGrad*>(edge.function.get())) {
+      lift_(end->variable);  // it may have been passed on without ever meeting an op
+    }
+    for (const StandIn& stand_in : stand_ins_) {
+      if (!stand_in.requires_grad || !(autograd::impl::gradient_edge(stand_in.real) == edge)) {
+        continue;
+      }
+      edge = stand_in.edge;
+      return;
+    }
+    TANDEM_UNSUPPORTED("trace", "the custom autograd function ", node.name(),
+                       " is given a closed-over tensor that is no leaf and that no op has seen",
+                       "\n  remedy: pass the tensor to the compiled function as an argument");
+  }
+
+  const uint64_t first_;
+  const std::function<void(const at::Tensor&)>& lift_;
+  const std::deque<StandIn>& stand_ins_;
+  std::unordered_set<autograd::Node*> seen_;
+  std::vector<autograd::Node*> pending_;
+};
+
+}  // namespace
+
+void redirect_edges(std::span<const at::Tensor> results, uint64_t first_sequence_number,
+                    const std::function<void(const at::Tensor&)>& lift,
+                    const std::deque<StandIn>& stand_ins) {
+  Walk(first_sequence_number, lift, stand_ins).run(results);
+}
+
+}  // namespace tandem::tracing

@@ -1,0 +1,85 @@
+#include "runtime/tensor_guard.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+namespace tandem::runtime {
+namespace {
+
+struct Flip {
+  const char* what;
+  std::function<at::Tensor(const at::Tensor&)> change;
+  const char* difference;
+};
+
+TEST(TensorGuard, EveryFieldFlippedOnce) {
+  const at::Tensor model = torch::ones({2, 3});
+  const TensorGuard guard(model);
+  EXPECT_TRUE(guard.matches(model));
+  EXPECT_TRUE(guard.matches(torch::zeros({2, 3})));
+  EXPECT_TRUE(guard.matches(torch::zeros({4, 3}).slice(0, 2, 4))) << "place in memory is free";
+  using T = at::Tensor;
+  const std::vector<Flip> flips{
+      {"undefined", [](const T&) { return T(); }, "is undefined, compiled for a defined tensor"},
+      {"dtype", [](const T& t) { return t.to(torch::kDouble); }, "dtype is f64, compiled for f32"},
+      {"rank", [](const T& t) { return t.unsqueeze(0); }, "size is [1, 2, 3], compiled for [2, 3]"},
+      {"size", [](const T&) { return torch::ones({2, 4}); }, "size is [2, 4], compiled for [2, 3]"},
+      {"stride", [](const T&) { return torch::ones({3, 2}).t(); },
+       "stride is [1, 2], compiled for [3, 1]"},
+      {"requires_grad", [](const T& t) { return t.clone().requires_grad_(); },
+       "requires_grad is true, compiled for false"},
+      {"history", [](const T& t) { return t.clone().requires_grad_() * 1; },
+       "requires_grad is true, compiled for false"},
+      {"device", [](const T& t) { return t.to(torch::kMeta); }, "device is meta, compiled for cpu"},
+      {"negative bit", [](const T& t) { return t._neg_view(); }, "kind of tensor"},
+      {"inference tensor",
+       [](const T& t) {
+         c10::InferenceMode mode;
+         return t.clone();
+       },
+       "kind of tensor"},
+  };
+  for (const Flip& flip : flips) {
+    const T changed = flip.change(model);
+    EXPECT_FALSE(guard.matches(changed)) << flip.what;
+    EXPECT_NE(guard.difference(changed).find(flip.difference), std::string::npos)
+        << flip.what << ": " << guard.difference(changed);
+  }
+}
+
+TEST(TensorGuard, LeavesAndHistories) {
+  const at::Tensor leaf = torch::ones({2}, torch::requires_grad()), history = leaf * 1;
+  EXPECT_TRUE(TensorGuard(leaf).matches(torch::zeros({2}, torch::requires_grad())));
+  EXPECT_FALSE(TensorGuard(leaf).matches(history));
+  EXPECT_FALSE(TensorGuard(leaf).matches(torch::ones({2})));
+  EXPECT_FALSE(TensorGuard(history).matches(leaf));
+  EXPECT_EQ(TensorGuard(leaf).difference(history), "is no leaf, compiled for a leaf");
+  EXPECT_EQ(TensorGuard(history).difference(leaf), "is a leaf, compiled for a non-leaf");
+}
+
+TEST(TensorGuard, ViewsAreAskedThroughTheirBase) {
+  const at::Tensor base = torch::ones({4}), view = base.slice(0, 0, 2);
+  const TensorGuard guard(view);
+  EXPECT_TRUE(guard.matches(view));
+  base.mul_(torch::ones({4}, torch::requires_grad()));
+  EXPECT_FALSE(guard.matches(view));
+}
+
+TEST(TensorGuard, NumbersInDisguiseAndForwardDerivatives) {
+  const at::Tensor zero_d = torch::ones({}, torch::kDouble);
+  at::Tensor number = torch::ones({}, torch::kDouble);
+  number.unsafeGetTensorImpl()->set_wrapped_number(true);
+  EXPECT_FALSE(TensorGuard(zero_d).matches(number));
+  EXPECT_EQ(TensorGuard(zero_d).difference(number), "is a number, compiled for a tensor");
+
+  const uint64_t level = torch::autograd::forward_ad::enter_dual_level();
+  at::Tensor dual = torch::ones({2});
+  const TensorGuard guard(dual);
+  dual._set_fw_grad(torch::ones({2}), level, /*is_inplace_op=*/false);
+  EXPECT_FALSE(guard.matches(dual));
+  EXPECT_EQ(guard.difference(dual), "carries a forward-mode derivative");
+  torch::autograd::forward_ad::exit_dual_level(level);
+}
+
+}  // namespace
+}  // namespace tandem::runtime
