@@ -198,7 +198,7 @@ class Function final : public detail::CompiledFunction,
     if (auto error = compiles_.failure(thread, arguments)) {
       forecast =
           base::str("  ", instead, ", since it could not be compiled (remembered until reset()):\n",
-                    error_text(error));
+                    error_text(error), reason);
       return nullptr;
     }
     if (entries >= options_.max_entries) {
@@ -218,7 +218,7 @@ class Function final : public detail::CompiledFunction,
       return entry;
     } catch (const UnsupportedError&) {
       forecast = base::str("  ", instead, ", since it cannot be compiled:\n",
-                           error_text(std::current_exception()));
+                           error_text(std::current_exception()), reason);
     } catch (const std::exception&) {
       forecast = "  raises:\n" + error_text(std::current_exception());
     }
