@@ -10,12 +10,13 @@ JOBS ?= $(shell nproc)
 # Passed even if empty, so that leaving TORCH_DIR away goes back to .venv.
 CONFIGURE = cmake -DTORCH_DIR=$(TORCH_DIR) --preset
 
-.PHONY: help setup configure build test demo bench format lint docs test-all clean
+.PHONY: help setup configure build test demo bench bench-quick format lint docs test-all clean
 
 help:
 	@echo "make demo       build the release library and run the demonstration; results in demo-out/"
 	@echo "make test       build for development and run all tests"
-	@echo "make bench      run the benchmarks; JSON in build/release/bench/"
+	@echo "make bench      run the benchmarks, some ten minutes; JSON and a table in build/release/bench/"
+	@echo "make bench-quick  the same in two minutes, for orientation; in build/release/bench-quick/"
 	@echo "make format     format all sources"
 	@echo "make lint       layers, format, clang-tidy on changed files"
 	@echo "make docs       check the links of the documentation"
@@ -43,6 +44,10 @@ demo: setup
 bench: setup
 	@$(CONFIGURE) release >/dev/null
 	@cmake --build --preset release -t bench
+
+bench-quick: setup
+	@$(CONFIGURE) release >/dev/null
+	@cmake --build --preset release -t bench-quick
 
 format: setup
 	@scripts/lint.sh --format

@@ -1,5 +1,5 @@
-// Captures the 12-block transformer once for every line on stdin, and answers with a line of JSON.
-// run_capture.py asks it and peers/capture_peer.py in turns.
+// Captures a transformer once for every line on stdin, and answers with a line of JSON.
+// run_capture.py asks it and peers/capture_peer.py in turns. Usage: capture_bench [BLOCKS]
 #include "models.h"
 #include "rounds.h"
 #include "tandem/tandem.h"
@@ -10,10 +10,10 @@
 #include <iostream>
 #include <string>
 
-int main() {
+int main(int argc, char** argv) {
   torch::manual_seed(0);
-  auto net = bench::twelve_blocks();
-  const at::Tensor x = torch::randn({2, 128, 768});
+  auto net = bench::plain_blocks(argc > 1 ? std::stoll(argv[1]) : 12);
+  const at::Tensor x = bench::plain_input();
   auto loss = [net](const at::Tensor& x) mutable { return net->forward(x).pow(2).mean(); };
 
   std::string line;

@@ -1,5 +1,7 @@
 #include "models.h"
 
+#include <stdexcept>
+
 namespace bench {
 namespace {
 
@@ -104,6 +106,13 @@ Workload gpt() {
   return {"gpt", net, loss, torch::randint(2048, {4, 128}), torch::randint(2048, {4 * 128})};
 }
 
+Workload workload(const std::string& name) {
+  if (name == "mlp") return mlp();
+  if (name == "conv_net") return conv_net();
+  if (name == "gpt") return gpt();
+  throw std::runtime_error("no model is called " + name + ": expected mlp, conv_net or gpt");
+}
+
 PlainBlockImpl::PlainBlockImpl(int64_t width, int64_t heads)
     : heads_(heads),
       norm1_(register_module("norm1", layer_norm(width))),
@@ -124,10 +133,12 @@ at::Tensor PlainBlockImpl::forward(at::Tensor x) {
   return x + down_(torch::gelu(up_(norm2_(x)), "tanh"));
 }
 
-nn::Sequential twelve_blocks() {
+nn::Sequential plain_blocks(int64_t count) {
   nn::Sequential net;
-  for (int i = 0; i < 12; ++i) net->push_back(PlainBlock(768, 12));
+  for (int64_t i = 0; i < count; ++i) net->push_back(PlainBlock(768, 12));
   return net;
 }
+
+at::Tensor plain_input() { return torch::randn({2, 128, 768}); }
 
 }  // namespace bench

@@ -9,7 +9,8 @@
 
 namespace bench {
 
-/// A training step to be timed: `loss` of `net` on fixed arguments.
+/// A training step whose first call is timed: `loss` of `net` on fixed arguments. The rival's
+/// copies are in peers/first_call_peer.py.
 struct Workload {
   std::string name;
   std::shared_ptr<torch::nn::Module> net;
@@ -23,6 +24,8 @@ Workload mlp();
 Workload conv_net();
 /// Four blocks, width 256, vocabulary 2048, 4 x 128 tokens, causal attention.
 Workload gpt();
+/// One of the three by name; a std::runtime_error lists them.
+Workload workload(const std::string& name);
 
 /// A transformer block as the peer's script has it: matmul attention, no mask.
 class PlainBlockImpl : public torch::nn::Module {
@@ -37,7 +40,9 @@ class PlainBlockImpl : public torch::nn::Module {
 };
 TORCH_MODULE(PlainBlock);
 
-/// The model of the capture benchmark: 12 such blocks, width 768, 12 heads.
-torch::nn::Sequential twelve_blocks();
+/// The model of the capture benchmark: such blocks in a row, width 768, 12 heads.
+torch::nn::Sequential plain_blocks(int64_t count);
+/// What goes into it: batch 2, length 128.
+at::Tensor plain_input();
 
 }  // namespace bench

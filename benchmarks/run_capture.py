@@ -1,123 +1,80 @@
 #!/usr/bin/env python3
-"""Times the capture of the 12-block transformer: Tandem against torch's aot_function, in turns.
+"""Times the capture of a transformer: Tandem against torch's aot_function, in turns.
 
-Usage: run_capture.py --program build/release/bin/capture_bench [--peer .venv/bin/python] [--rounds 16]
-                      [--out FILE]
-Both processes stay alive, so the first round of each is its cold start and the others are warm.
+Usage: run_capture.py --program build/release/bin/capture_bench [--peer .venv/bin/python]
+                      [--blocks 1 12 96] [--rounds 15] [--most-rounds 96=5] [--out FILE]
+Both processes stay alive, so the first answer of each is its cold start and the others are warm.
 """
 
 import argparse
 import json
-import os
 import pathlib
-import random
 import statistics
-import subprocess
 import sys
 
+from contest import Contestant, find_peer, ratio, take_turns
+
 HERE = pathlib.Path(__file__).resolve().parent
-GOAL, WANTED = 60, 300  # times as fast as the peer
 
 
-class Contestant:
-    """A process that captures once for every line that it is sent."""
-
-    def __init__(self, command):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.answers = []
-
-    def capture(self):
-        try:
-            self.process.stdin.write("\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it has died: the next line says so
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f"run_capture: {self.process.args[0]} ended with status {self.process.wait()}")
-        self.answers.append(json.loads(line))
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
-
-    def summary(self):
-        warm = self.answers[1:] or self.answers
-        result = {"cold_capture_ms": self.answers[0]["capture_ms"]}
-        for key in ("capture_ms", "split_ms"):
-            result[key] = statistics.median(answer[key] for answer in warm)
-        for key in ("nodes", "forward_nodes", "backward_nodes"):
-            result[key] = self.answers[-1][key]
-        return result
+def summary(contestant):
+    result = {"cold_capture_ms": contestant.answers[0]["capture_ms"]}
+    for key in ("capture_ms", "split_ms"):
+        result[key] = statistics.median(answer[key] for answer in contestant.warm)
+    for key in ("nodes", "forward_nodes", "backward_nodes"):
+        result[key] = contestant.answers[-1][key]
+    return result
 
 
-def interval(rounds, resamples=4000):
-    """95 % interval of the ratio of medians, by resampling whole rounds as Rounds::ratio in rounds.cpp does."""
-    source = random.Random(1)
-    ratios = []
-    for _ in range(resamples):
-        sample = source.choices(rounds, k=len(rounds))
-        ratios.append(statistics.median(theirs for _, theirs in sample) / statistics.median(mine for mine, _ in sample))
-    ratios.sort()
-    return ratios[resamples // 40], ratios[-1 - resamples // 40]
+def measure(options, blocks, rounds):
+    contestants = {"tandem": Contestant([options.program, blocks])}
+    if options.peer:
+        contestants["peer"] = Contestant([options.peer, HERE / "peers" / "capture_peer.py", blocks])
+    take_turns(contestants.values(), rounds)
+    result = {"name": f"{blocks} block{'' if blocks == 1 else 's'}", "blocks": blocks}
+    result |= {name: summary(contestant) for name, contestant in contestants.items()}
+    if options.peer:
+        ours, theirs = (contestants[name].warm for name in ("tandem", "peer"))
+        result["comparison"] = ratio([answer["capture_ms"] for answer in theirs],
+                                     [answer["capture_ms"] for answer in ours])
+        result["comparison"]["cold_ratio"] = result["peer"]["cold_capture_ms"] / result["tandem"]["cold_capture_ms"]
+        result["comparison"]["split_ratio"] = result["peer"]["split_ms"] / result["tandem"]["split_ms"]
+    return result
 
 
-def compare(ours, peer):
-    pairs = list(zip(ours.answers, peer.answers))
-    warm = pairs[1:] or pairs
-    a, b = ours.summary(), peer.summary()
-    low, high = interval([(mine["capture_ms"], theirs["capture_ms"]) for mine, theirs in warm])
-    return {
-        "ratio": b["capture_ms"] / a["capture_ms"],
-        "ratio_low": low,
-        "ratio_high": high,
-        "cold_ratio": b["cold_capture_ms"] / a["cold_capture_ms"],
-        "split_ratio": b["split_ms"] / a["split_ms"],
-    }
-
-
-def print_table(result):
+def print_case(result):
     columns = [name for name in ("tandem", "peer") if name in result]
-    print(f"{'capture of 12 blocks':<24}" + "".join(f"{name:>12}" for name in columns))
+    print(f"{'capture of ' + result['name']:<26}" + "".join(f"{name:>12}" for name in columns))
     rows = [("joint graph, median ms", "capture_ms", ".2f"), ("joint graph, first ms", "cold_capture_ms", ".1f"),
             ("cut in two, median ms", "split_ms", ".2f"), ("nodes of the joint graph", "nodes", "d")]
     for title, key, form in rows:
-        print(f"{title:<24}" + "".join(f"{result[name][key]:>12{form}}" for name in columns))
+        print(f"{title:<26}" + "".join(f"{result[name][key]:>12{form}}" for name in columns))
     if "comparison" in result:
-        ratio = result["comparison"]
-        print(f"tandem is {ratio['ratio']:.0f} times as fast (95 %: {ratio['ratio_low']:.0f} to "
-              f"{ratio['ratio_high']:.0f}; goal {GOAL}, wanted {WANTED}); first capture "
-              f"{ratio['cold_ratio']:.0f} times, cut {ratio['split_ratio']:.0f} times")
+        one = result["comparison"]
+        print(f"tandem is {one['ratio']:.0f} times as fast (95 %: {one['ratio_low']:.0f} to {one['ratio_high']:.0f}, "
+              f"{one['rounds']} rounds); first capture {one['cold_ratio']:.0f} times, cut {one['split_ratio']:.0f} times")
+    sys.stdout.flush()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", required=True, help="the built capture_bench")
     parser.add_argument("--peer", help="a python with torch; without it only Tandem is timed")
-    parser.add_argument("--rounds", type=int, default=16, help="the first one is the cold start")
+    parser.add_argument("--blocks", type=int, nargs="*", default=[1, 12, 96])
+    parser.add_argument("--rounds", type=int, default=15, help="beside the cold start")
+    parser.add_argument("--most-rounds", nargs="*", default=[], metavar="BLOCKS=ROUNDS",
+                        help="fewer rounds for a large model: the peer takes long")
     parser.add_argument("--out", help="file for the JSON result")
     options = parser.parse_args()
+    options.peer = find_peer(options.peer)
+    most = dict(tuple(map(int, text.split("="))) for text in options.most_rounds)
 
-    contestants = {"tandem": Contestant([options.program])}
-    if options.peer and os.access(options.peer, os.X_OK):
-        contestants["peer"] = Contestant([options.peer, str(HERE / "peers" / "capture_peer.py")])
-    else:
-        print(f"run_capture: no peer: {options.peer or '--peer'} is no python with torch", file=sys.stderr)
-    order = list(contestants.values())
-    for _ in range(options.rounds):
-        for contestant in order:
-            contestant.capture()
-        order.reverse()
-    for contestant in order:
-        contestant.close()
-
-    result = {"benchmark": "capture", "rounds": options.rounds}
-    result |= {name: contestant.summary() for name, contestant in contestants.items()}
-    if len(contestants) == 2:
-        result["comparison"] = compare(contestants["tandem"], contestants["peer"])
-    print_table(result)
+    cases = []
+    for blocks in options.blocks:
+        cases.append(measure(options, blocks, min(options.rounds, most.get(blocks, options.rounds))))
+        print_case(cases[-1])
     if options.out:
-        pathlib.Path(options.out).write_text(json.dumps(result, indent=2) + "\n")
+        pathlib.Path(options.out).write_text(json.dumps({"benchmark": "capture", "cases": cases}, indent=2) + "\n")
     return 0
 
 

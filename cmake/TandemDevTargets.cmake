@@ -18,12 +18,16 @@ get_property(benchmarks GLOBAL PROPERTY TANDEM_BENCHMARKS)
 get_property(comparisons GLOBAL PROPERTY TANDEM_COMPARISONS)
 if(TARGET capture_bench)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
-  add_custom_target(
-    bench
-    COMMAND
-      "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/benchmarks/run_all.py" --bin "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}"
-      --out "${PROJECT_BINARY_DIR}/bench" --peer "${PROJECT_SOURCE_DIR}/.venv/bin/python" --google ${benchmarks}
-      --compare ${comparisons}
-    DEPENDS ${benchmarks} ${comparisons} capture_bench
-    USES_TERMINAL VERBATIM)
+  foreach(target IN ITEMS bench bench-quick)
+    add_custom_target(
+      ${target}
+      COMMAND
+        "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/benchmarks/run_all.py" --bin
+        "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}" --out "${PROJECT_BINARY_DIR}/${target}" --peer
+        "${PROJECT_SOURCE_DIR}/.venv/bin/python" --google ${benchmarks}
+        "$<$<STREQUAL:${target},bench-quick>:--quick>"
+      COMMAND_EXPAND_LISTS
+      DEPENDS ${benchmarks} ${comparisons}
+      USES_TERMINAL VERBATIM)
+  endforeach()
 endif()

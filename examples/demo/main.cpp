@@ -3,7 +3,7 @@
 // loss curves as a picture and a text that the trained network writes. Exit code 1 if any loss
 // differs in any bit, or if the compiled function was not used in every step.
 #include "loss_chart.h"
-#include "memory_meter.h"
+#include "memory_meter.h"  // of benchmarks/
 #include "progress.h"
 #include "tandem/tandem.h"
 #include "text_file.h"
@@ -26,6 +26,8 @@
 namespace {
 
 using namespace demo;
+using bench::MemoryMeter;
+using bench::Side;
 namespace F = torch::nn::functional;
 using Clock = std::chrono::steady_clock;
 

@@ -2,6 +2,7 @@
 
 #include "tandem/compiled.h"
 #include "tandem/export.h"
+#include "tandem/exported.h"
 #include "tandem/flatten.h"
 #include "tandem/function.h"
 #include "tandem/options.h"
@@ -369,25 +370,19 @@ TANDEM_API Split split(const Joint& joint, const Options& options = {});
 /// autograd node.
 TANDEM_API Boxed lower(const Split& parts, std::shared_ptr<Backend> backend);
 
-/// The graph of a module, its inputs and outputs by name.
-struct Exported {
-  ir::Graph graph;
-  ir::Signature signature;
-};
-
-struct ExportOptions {
-  bool joint = false;       // with the backward
-  int64_t loss_output = 0;  // the result that the backward starts from
-};
-
-namespace detail {
-[[noreturn]] TANDEM_API void throw_no_export_module();
-}  // namespace detail
-
-/// Not built yet: an UnsupportedError.
+/// Captures `net->forward` on these arguments as one graph over all parameters and buffers of the
+/// module: for inference, or with `joint` forward and the backward of a loss. What it does to
+/// anything that is not registered in the module cannot be exported: an error that names it.
 template <detail::ModulePointer M, class... A>
-Exported export_module(const M&, std::tuple<A...>, ExportOptions = {}) {
-  detail::throw_no_export_module();
+Exported export_module(const M& net, std::tuple<A...> arguments,
+                       const ExportOptions& options = {}) {
+  const auto module = detail::module_pointer(net);
+  auto fn = detail::forward_of<at::Tensor>(module);
+  using R = std::invoke_result_t<decltype(fn)&, A...>;
+  const detail::Flat flat = std::apply(
+      [](const A&... argument) { return detail::flatten<A...>(argument...); }, arguments);
+  return detail::export_module(detail::Typed<R(A...)>::flat_function(std::move(fn)), flat, *module,
+                               options);
 }
 
 /// Of this library: `0.1.0`.

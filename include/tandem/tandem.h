@@ -9,6 +9,7 @@
 #include "tandem/compiled.h"
 #include "tandem/entry.h"
 #include "tandem/error.h"
+#include "tandem/exported.h"
 #include "tandem/flatten.h"
 #include "tandem/ir/graph.h"
 #include "tandem/ir/signature.h"

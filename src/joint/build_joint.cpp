@@ -1,6 +1,5 @@
 #include "joint/build_joint.h"
 
-#include "base/error.h"
 #include "joint/gradients.h"
 #include "signature/read_signature.h"
 #include "tandem/ir/text.h"
@@ -85,12 +84,7 @@ Joint build_joint(tracing::Trace& trace, ir::Signature signature, std::string na
   const Gradients gradients = differentiate(recording, task);
   for (size_t i = 0; i < gradients.raises.size(); ++i)
     signature.tangents[i].raises = gradients.raises[i];
-  if (trace.stand_ins().size() != inputs_before) {
-    TANDEM_UNSUPPORTED(
-        "joint", "the backward (a hook or custom function) closes over ",
-        trace.name_of(trace.stand_ins().back()), ", which the forward never used",
-        "\n  remedy: use the tensor in the forward, or save it with save_for_backward");
-  }
+  check_nothing_lifted(trace, inputs_before);
 
   ir::Graph& graph = recording.graph();
   graph.set_outputs(

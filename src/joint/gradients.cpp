@@ -1,5 +1,6 @@
 #include "joint/gradients.h"
 
+#include "base/error.h"
 #include "tandem/error.h"
 
 #include <c10/util/Exception.h>
@@ -56,6 +57,14 @@ Gradients differentiate(tracing::Recording& recording, const Differentiation& ta
   }
   if (!good.roots.empty()) gradients.values = run_engine(good);
   return gradients;
+}
+
+void check_nothing_lifted(const tracing::Trace& trace, size_t inputs_before) {
+  if (trace.stand_ins().size() == inputs_before) return;
+  TANDEM_UNSUPPORTED(
+      "joint", "the backward (a hook or custom function) closes over ",
+      trace.name_of(trace.stand_ins().back()), ", which the forward never used",
+      "\n  remedy: use the tensor in the forward, or save it with save_for_backward");
 }
 
 }  // namespace tandem::joint

@@ -2,6 +2,7 @@
 
 #include "tracing/recording.h"
 #include "tracing/stand_in.h"
+#include "tracing/trace.h"
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/edge.h>
@@ -32,5 +33,9 @@ struct Gradients {
 /// tensor was overwritten: a tangent that raises is marked, the others are differentiated without
 /// it.
 Gradients differentiate(tracing::Recording& recording, const Differentiation& task);
+
+/// An UnsupportedError if differentiating brought in a tensor that the forward never used:
+/// `inputs_before` counts the stand-ins of the forward.
+void check_nothing_lifted(const tracing::Trace& trace, size_t inputs_before);
 
 }  // namespace tandem::joint

@@ -56,10 +56,4 @@ std::ostream& print_handle(std::ostream& out, const CompiledFunction* function) 
              << stats.calls << (stats.calls == 1 ? " call)" : " calls)");
 }
 
-void throw_no_export_module() {
-  TANDEM_UNSUPPORTED(
-      "export", "export_module is not built yet",
-      "\n  instead: export_joint(net, std::tuple{...}) captures forward and backward");
-}
-
 }  // namespace tandem::detail

@@ -9,15 +9,30 @@ namespace tandem::runtime {
 BackwardKernels::BackwardKernels(ir::Graph graph, CompileContext context,
                                  std::shared_ptr<Backend> backend)
     : graph_(std::move(graph)), context_(std::move(context)), backend_(std::move(backend)) {
-  all_ = backend_->compile(graph_, context_);
+  all_ = compile(graph_);
 }
 
-Executable& BackwardKernels::get(const std::vector<bool>& defined) {
-  if (std::all_of(defined.begin(), defined.end(), [](bool is) { return is; })) return *all_;
+Backward BackwardKernels::compile(const ir::Graph& graph) const {
+  Backward backward{.kernels = backend_->compile(graph, context_), .reads = {}};
+  for (ir::ValueId input : graph.inputs()) {
+    if (graph.input_role(input).role != ir::Role::Saved) continue;
+    backward.reads.push_back(graph.value(input).has_users());
+  }
+  return backward;
+}
+
+const Backward& BackwardKernels::get(const std::vector<bool>& defined) {
+  if (std::all_of(defined.begin(), defined.end(), [](bool is) { return is; })) return all_;
   std::lock_guard lock(mutex_);
-  std::unique_ptr<Executable>& kernel = some_[defined];
-  if (!kernel) kernel = backend_->compile(partition::drop_tangents(graph_, defined), context_);
-  return *kernel;
+  Backward& backward = some_[defined];
+  if (!backward.kernels) backward = compile(partition::drop_tangents(graph_, defined));
+  return backward;
+}
+
+const partition::TangentUse& BackwardKernels::tangent_use() {
+  std::lock_guard lock(mutex_);
+  if (!use_) use_ = partition::tangent_use(graph_);
+  return *use_;
 }
 
 }  // namespace tandem::runtime

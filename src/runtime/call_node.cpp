@@ -12,6 +12,9 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <algorithm>
+#include <utility>
+
 namespace tandem::runtime {
 namespace {
 
@@ -113,7 +116,7 @@ void CallNode::save(std::span<const at::Tensor> inputs, std::span<at::Tensor> ou
     if (slot.output >= 0) {
       const at::Tensor& result = results[static_cast<size_t>(slot.output)];
       results_.push_back({result.unsafeGetTensorImpl()->version_counter(), version_to_save(result),
-                          static_cast<uint32_t>(result.output_nr()), values_.size()});
+                          static_cast<uint32_t>(result.output_nr())});
       values_.push_back(value.tensor_data());
     } else {
       values_.push_back(std::move(value));
@@ -131,47 +134,93 @@ void CallNode::save_with_hooks(std::span<const at::Tensor> inputs, std::span<at:
   }
 }
 
-std::vector<at::Tensor> CallNode::take_saved(bool keep) {
+void CallNode::check_versions(const Backward& backward) {
+  const CallPlan& plan = entry_->plan();
+  size_t argument = 0, version = 0, value = 0, result = 0;
+  for (size_t i = 0; i < plan.saved.size(); ++i) {
+    const SavedSlot& slot = plan.saved[i];
+    if (slot.input >= 0) {
+      const auto input = static_cast<size_t>(slot.input);
+      const bool lifted = input < entry_->lifted().size();
+      const at::Tensor& tensor = lifted ? entry_->lifted()[input] : arguments_[argument].tensor;
+      const uint32_t saved = lifted ? lifted_versions_[version++] : arguments_[argument++].version;
+      if (backward.reads[i]) check_saved(tensor, saved, !entry_->signature().inputs[input].is_leaf);
+      continue;
+    }
+    const at::Tensor& kept = values_[value++];
+    if (slot.output < 0) continue;
+    const WatchedResult& watched = results_[result++];
+    const uint32_t now = watched.counter.current_version();
+    if (backward.reads[i] && now != watched.version) {
+      throw_modified(kept, autograd::Edge(getptr(), watched.number), now, watched.version);
+    }
+  }
+}
+
+void CallNode::require_unspent(const std::vector<bool>& defined, const Backward& backward) const {
+  bool spent = released_;
+  for (size_t i = 0; i < spent_.size(); ++i) {
+    if (!spent_[i]) continue;
+    const std::vector<bool>& shared = entry_->backward().tangent_use().shared[i];
+    for (size_t j = 0; j < defined.size(); ++j) spent |= defined[j] && (i == j || shared[j]);
+  }
+  for (size_t i = 0; i < taken_.size(); ++i) spent |= taken_[i] && backward.reads[i];
+  TORCH_CHECK(!spent, autograd::ERR_BACKWARD_TWICE);
+}
+
+/// Notes what a backward without a kept graph uses up. Eager's graph can be walked again where it
+/// has saved nothing.
+void CallNode::spend(const std::vector<bool>& defined, const Backward& backward) {
+  const auto all = [](const std::vector<bool>& flags) {
+    return std::find(flags.begin(), flags.end(), false) == flags.end();
+  };
+  const bool reads =
+      std::find(backward.reads.begin(), backward.reads.end(), true) != backward.reads.end();
+  if (reads && spent_.empty() && all(defined)) {
+    released_ = true;
+  } else if (reads) {
+    spent_.resize(defined.size());
+    for (size_t i = 0; i < defined.size(); ++i) spent_[i] = spent_[i] || defined[i];
+    released_ = all(spent_);
+    taken_.clear();
+    for (const std::vector<bool>& readers : entry_->backward().tangent_use().readers) {
+      bool taken = true;
+      for (size_t i = 0; i < readers.size(); ++i) taken = taken && (!readers[i] || spent_[i]);
+      taken_.push_back(taken);
+    }
+  }
+  spared_ = !released_;
+}
+
+std::vector<at::Tensor> CallNode::take_saved(const std::vector<bool>& defined,
+                                             const Backward& backward) {
   std::lock_guard lock(mutex_);
-  TORCH_CHECK(!released_, autograd::ERR_BACKWARD_TWICE);
+  require_unspent(defined, backward);
+  // First every check, then the hand-over: a backward that raises leaves all in place.
+  if (hooked_.empty()) check_versions(backward);
   const CallPlan& plan = entry_->plan();
   std::vector<at::Tensor> saved;
   saved.reserve(plan.saved.size() + entry_->signature().tangents.size());
-  for (const autograd::SavedVariable& packed : hooked_) saved.push_back(packed.unpack());
-  if (hooked_.empty()) {
-    // First every check, then the hand-over: a backward that raises leaves all in place.
-    for (const WatchedResult& result : results_) {
-      if (const uint32_t now = result.counter.current_version(); now != result.version) {
-        throw_modified(values_[result.value], base::str("output ", result.number, " of ", name()),
-                       now, result.version);
-      }
-    }
-    size_t argument = 0, version = 0, value = 0;
-    for (const SavedSlot& slot : plan.saved) {
-      if (slot.input < 0) {
-        saved.emplace_back();
-        continue;
-      }
-      const auto input = static_cast<size_t>(slot.input);
-      if (input < entry_->lifted().size()) {
-        saved.push_back(entry_->lifted()[input]);
-        check_saved(saved.back(), lifted_versions_[version++],
-                    !entry_->signature().inputs[input].is_leaf);
-      } else {
-        const SavedArgument& kept = arguments_[argument++];
-        check_saved(kept.tensor, kept.version, !entry_->signature().inputs[input].is_leaf);
-        saved.push_back(kept.tensor);
-      }
-    }
+  if (!hooked_.empty()) {
     for (size_t i = 0; i < plan.saved.size(); ++i) {
-      if (plan.saved[i].input >= 0) continue;
-      saved[i] = keep ? values_[value] : std::move(values_[value]);
-      ++value;
+      saved.push_back(backward.reads[i] ? hooked_[i].unpack() : at::Tensor());
     }
   }
-  // Without a kept graph the kernels may free each value at its last use; there is no second
-  // backward.
-  if (!keep) released_ = true;
+  const bool keep = autograd::get_current_graph_task_keep_graph();
+  if (!keep) spend(defined, backward);
+  if (!hooked_.empty()) return saved;
+  size_t argument = 0, value = 0;
+  for (size_t i = 0; i < plan.saved.size(); ++i) {
+    const int64_t input = plan.saved[i].input;
+    if (input >= 0 && static_cast<size_t>(input) < entry_->lifted().size()) {
+      saved.push_back(entry_->lifted()[static_cast<size_t>(input)]);
+      continue;
+    }
+    // The kernels may free a value at its last use if nobody will ask for it again.
+    at::Tensor& kept = input >= 0 ? arguments_[argument++].tensor : values_[value++];
+    const bool last = !keep && (released_ || (!taken_.empty() && taken_[i]));
+    saved.push_back(last ? std::move(kept) : kept);
+  }
   return saved;
 }
 
@@ -193,17 +242,17 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
   }
   if (!any) return autograd::variable_list(num_outputs());
 
-  std::vector<at::Tensor> inputs = take_saved(autograd::get_current_graph_task_keep_graph());
+  const Backward& backward = entry_->backward().get(defined);
+  std::vector<at::Tensor> inputs = take_saved(defined, backward);
   for (size_t i = 0; i < tangents.size(); ++i) {
     inputs.push_back(defined[i] ? with_strides(tangents[i], plan.tangent_strides[i])
                                 : at::Tensor());
   }
   tangents.clear();
-  Executable& kernels = entry_->backward().get(defined);
   std::vector<at::Tensor> gradients;
   {
     RECORD_FUNCTION("tandem::backward", c10::ArrayRef<const c10::IValue>{});
-    gradients = kernels.run(inputs);
+    gradients = backward.kernels->run(inputs);
   }
   autograd::variable_list ordered(plan.edges.size());
   for (size_t i = 0; i < plan.edges.size(); ++i) {
@@ -214,6 +263,7 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
 
 void CallNode::release_variables() {
   std::lock_guard lock(mutex_);
+  if (std::exchange(spared_, false)) return;
   released_ = true;
   arguments_.clear();
   results_.clear();

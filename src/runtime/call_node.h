@@ -48,11 +48,13 @@ class CallNode : public torch::autograd::Node {
     c10::VariableVersion counter;
     uint32_t version;
     uint32_t number;  // of the result among the node's
-    size_t value;     // of the saved value among values_
   };
 
   void save_with_hooks(std::span<const at::Tensor> inputs, std::span<at::Tensor> outputs);
-  std::vector<at::Tensor> take_saved(bool keep);
+  std::vector<at::Tensor> take_saved(const std::vector<bool>& defined, const Backward& backward);
+  void require_unspent(const std::vector<bool>& defined, const Backward& backward) const;
+  void spend(const std::vector<bool>& defined, const Backward& backward);
+  void check_versions(const Backward& backward);
   void keep_parameter_edges();
 
   std::shared_ptr<const EntryState> entry_;
@@ -63,6 +65,11 @@ class CallNode : public torch::autograd::Node {
   c10::SmallVector<WatchedResult, 1> results_;
   std::vector<torch::autograd::SavedVariable> hooked_;  // all of it, where the user's hooks pack it
   bool released_ = false;
+  // Results may be differentiated one by one; what eager frees then is what the formulas of the
+  // result read. Both lists are empty until that happens.
+  std::vector<bool> spent_;  // by tangent
+  std::vector<bool> taken_;  // by slot
+  bool spared_ = false;      // the last backward has released what it may by itself
 };
 
 }  // namespace tandem::runtime

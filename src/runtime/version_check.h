@@ -1,15 +1,15 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/edge.h>
 
 #include <cstdint>
-#include <string>
 
 namespace tandem::runtime {
 
-/// What eager raises when a tensor that the backward needs was written after the forward, in
-/// eager's words. `origin` names the node that made it, or is empty.
-[[noreturn]] void throw_modified(const at::Tensor& tensor, const std::string& origin,
+/// What eager raises when a tensor that the backward needs was written after the forward. `origin`
+/// leads to the node that made it, or nowhere.
+[[noreturn]] void throw_modified(const at::Tensor& tensor, torch::autograd::Edge origin,
                                  uint32_t version, uint32_t expected);
 
 /// The number that eager compares before a backward reads a tensor. An inference tensor has none:

@@ -15,6 +15,12 @@ const c10::DispatchKeySet kTraceKeys{libtorch::kRecordKey, libtorch::kLiftKey,
 
 }  // namespace
 
+NormalMode::NormalMode() {
+  if (!c10::InferenceMode::is_enabled()) return;
+  guard_.emplace(false);
+  c10::GradMode::set_enabled(false);
+}
+
 Ambient::Ambient(Recording& recording)
     : scope_(&recording),
       reapply_views_(true),  // otherwise `view_copy` is recorded where the program said `view`

@@ -3,14 +3,29 @@
 #include "tracing/recording.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <optional>
 
 namespace tandem::tracing {
 
+/// Grad mode off in place of inference mode, for a scope.
+///
+/// Functionalization cannot make views of ordinary tensors in inference mode. The graph is the
+/// same; results become inference tensors in the call.
+class NormalMode {
+ public:
+  NormalMode();
+  bool replaces_inference_mode() const { return guard_.has_value(); }
+
+ private:
+  std::optional<c10::InferenceMode> guard_;
+};
+
 /// The thread's state while a trace is open: recording, functionalization and lifting on, autograd
-/// in this thread only. Restored when it dies, exceptions included.
+/// in this thread only, grad mode off in place of inference mode. Restored when it dies, exceptions
+/// included.
 class Ambient {
  public:
   explicit Ambient(Recording& recording);
@@ -18,7 +33,11 @@ class Ambient {
   Ambient(const Ambient&) = delete;
   Ambient& operator=(const Ambient&) = delete;
 
+  /// The caller is in inference mode.
+  bool caller_in_inference_mode() const { return normal_mode_.replaces_inference_mode(); }
+
  private:
+  NormalMode normal_mode_;  // first: it restores all keys of the thread
   RecordingScope scope_;
   at::functionalization::impl::FunctionalizationReapplyViewsGuard reapply_views_;
   c10::impl::IncludeDispatchKeyGuard keys_;

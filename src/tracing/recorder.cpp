@@ -12,7 +12,10 @@
 
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_is_any_true_ops.h>
+#include <ATen/ops/_local_scalar_dense_ops.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 
 #include <unordered_map>
 
@@ -66,6 +69,22 @@ ops::TensorMeta meta_of_operand(ops::MetadataPropagator& metadata, const at::Ten
   if (!tensor.defined()) return {};
   if (TracedTensor* traced = as_traced(tensor)) return traced->meta();
   return metadata.meta_of(tensor);
+}
+
+/// The engine asks in anomaly mode whether a gradient holds a NaN. A trace has no data that could;
+/// the gradients that leave a call are checked whenever it runs.
+bool is_anomaly_check(const Recording& recording, const c10::OperatorHandle& op,
+                      c10::ArrayRef<c10::IValue> args) {
+  if (!torch::autograd::AnomalyMode::is_enabled() ||
+      op.schema().name() != at::_ops::_local_scalar_dense::name) {
+    return false;
+  }
+  const TracedTensor* traced = as_traced(args[0].toTensor());
+  const ir::Graph& graph = recording.graph();
+  if (!traced || graph.value(traced->value()).is_input()) return false;
+  const ir::Node& producer = graph.node(graph.value(traced->value()).producer());
+  return producer.kind() == ir::NodeKind::Op &&
+         producer.op().schema().name() == at::_ops::_is_any_true::name;
 }
 
 /// Nodes of the operands: values of traced tensors; real tensors become constants of the graph.
@@ -163,6 +182,10 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
     return;
   }
 
+  if (is_anomaly_check(*recording, op, args)) {
+    stack->back() = at::Scalar(false);
+    return;
+  }
   const ops::OpInfo& info = ops::info(op);
   if (info.writes_arguments) {
     TANDEM_UNSUPPORTED(

@@ -57,12 +57,12 @@ uint32_t version_of(const at::Tensor& tensor) {
 }
 
 StandIn make_stand_in(Recording& recording, const at::Tensor& real, ir::Descriptor role,
-                      std::string name) {
+                      std::string name, bool caller_in_inference_mode) {
   require_plain(real);
   StandIn stand_in;
   stand_in.real = real;
   {
-    c10::InferenceMode mode(real.is_inference());
+    c10::InferenceMode mode(real.is_inference() && !caller_in_inference_mode);
     stand_in.tensor = functional(recording, real, std::move(role), std::move(name));
   }
   stand_in.input = recording.graph().inputs().back();

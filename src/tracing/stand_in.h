@@ -29,9 +29,9 @@ struct StandIn {
 };
 
 /// Makes the stand-in of `real` and a graph input for it: same metadata, requires_grad and
-/// leafness.
+/// leafness. Writes to inference tensors raise, except for callers in inference mode.
 StandIn make_stand_in(Recording& recording, const at::Tensor& real, ir::Descriptor role,
-                      std::string name);
+                      std::string name, bool caller_in_inference_mode);
 
 /// A tangent: a functional tensor like `like`, and a graph input for it.
 at::Tensor make_tangent(Recording& recording, const at::Tensor& like, int64_t index);

@@ -29,13 +29,13 @@ bool is_unfollowed_write(const std::string& text) {
   return text.find("only support functionalizing operators") != std::string::npos;
 }
 
+}  // namespace
+
 std::string value_name(const ir::Descriptor& role) {
   std::string name = role.name;
   std::replace(name.begin(), name.end(), '.', '_');
   return name;
 }
-
-}  // namespace
 
 Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std::string> names)
     : known_(std::move(known)),
@@ -60,7 +60,8 @@ Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std:
 
 void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
   auto [it, is_new] = position_.try_emplace(real.unsafeGetTensorImpl(), stand_ins_.size());
-  StandIn stand_in = make_stand_in(recording_, real, std::move(role), std::move(name));
+  StandIn stand_in = make_stand_in(recording_, real, std::move(role), std::move(name),
+                                   ambient_.caller_in_inference_mode());
   if (!is_new) {
     // The same tensor object twice: the function must see one tensor, the graph keeps both inputs.
     const StandIn& first = stand_ins_[it->second];

@@ -19,6 +19,9 @@ namespace tandem::tracing {
 /// modules.
 using KnownTensors = std::unordered_map<const c10::TensorImpl*, ir::Descriptor>;
 
+/// What the graph calls the input of a named tensor: `fc_weight`.
+std::string value_name(const ir::Descriptor& role);
+
 /// One run of the user's function on stand-ins.
 ///
 /// While it lives the thread is in tracing state, so that `signature` and `joint` can read facts

@@ -73,7 +73,6 @@ TEST(CompileErrors, AnEmptyModule) {
 
 TEST(CompileErrors, WhatIsNotBuiltYet) {
   T x = torch::ones({2, 3});
-  torch::nn::Linear net(3, 1);
 
   EXPECT_EQ(error_text<UnsupportedError>([&] { mark_dynamic(x, 0, {.min = 2, .max = 512}); }),
             "options: mark_dynamic of dimension 0 is not built yet\n"
@@ -91,10 +90,6 @@ TEST(CompileErrors, WhatIsNotBuiltYet) {
             }),
             "options: set_metadata_rule of mylib::op is not built yet\n"
             "  instead: register a Meta kernel for the op with TORCH_LIBRARY_IMPL");
-  EXPECT_EQ(error_text<UnsupportedError>(
-                [&] { export_module(net, std::tuple{x}, {.joint = true, .loss_output = 0}); }),
-            "export: export_module is not built yet\n"
-            "  instead: export_joint(net, std::tuple{...}) captures forward and backward");
 }
 
 TEST(CompileErrors, ACheckpointInsideATrace) {

@@ -3,7 +3,7 @@
 //   <!-- example: forward -->
 //
 // in README.md or below docs/ must hold the example of that name: what the library prints for one
-// small training step, or the lines of this file between `// [name]` and `// [end]`.
+// small training step, or the lines of a file below between `// [name]` and `// [end]`.
 // TANDEM_UPDATE_GOLDEN=1 writes what came out into the pages; review the diff.
 
 #include "support/paths.h"
@@ -85,12 +85,11 @@ std::string join(const std::vector<std::string>& lines) {
   return text;
 }
 
-/// Everything between `// [name]` and `// [end]` in this file, without the indentation of the
-/// marks.
-void add_sources(Examples& examples) {
+/// Everything between `// [name]` and `// [end]` in the file, without the indentation of the marks.
+void add_sources(Examples& examples, const fs::path& file) {
   std::string name;
   size_t indent = 0;
-  for (const std::string& line : lines_of(kRoot / "tests/golden/stage_pages_test.cpp")) {
+  for (const std::string& line : lines_of(file)) {
     const size_t start = std::min(line.find_first_not_of(' '), line.size());
     const std::string_view rest = std::string_view(line).substr(start);
     if (rest == "// [end]") {
@@ -179,6 +178,46 @@ void add_effects(Examples& examples) {
   examples["effects-replay"] = ir::print(entry.signature().replays.front().graph);
 }
 
+/// A module that counts its calls in a buffer, as one graph by itself.
+void add_exported(Examples& examples) {
+  // [export-module]
+  struct Regression : torch::nn::Module {
+    Regression() {
+      fc = register_module("fc", torch::nn::Linear(4, 1));
+      calls = register_buffer("calls", torch::zeros({}));
+    }
+    at::Tensor forward(const at::Tensor& x, const at::Tensor& y) {
+      calls.add_(1);
+      return torch::mse_loss(fc->forward(x).squeeze(1), y);
+    }
+    torch::nn::Linear fc{nullptr};
+    at::Tensor calls;
+  };
+  auto net = std::make_shared<Regression>();
+  const at::Tensor x = torch::randn({3, 4}), y = torch::randn({3});
+
+  tandem::Exported m =
+      tandem::export_module(net, std::tuple{x, y}, {.joint = true, .loss_output = 0});
+  // [end]
+  // [run-exported]
+  std::vector<at::Tensor> inputs(m.graph.inputs().size());
+  for (auto& [name, place] : m.signature.parameters) inputs[place] = net->named_parameters()[name];
+  for (auto& [name, place] : m.signature.buffers) inputs[place] = net->named_buffers()[name];
+  inputs[m.signature.user_inputs[0]] = x;
+  inputs[m.signature.user_inputs[1]] = y;
+
+  std::vector<at::Tensor> outputs = tandem::backend("eager")->compile(m.graph, {})->run(inputs);
+  at::Tensor loss = outputs[*m.signature.loss_output];
+  at::Tensor slope = outputs[m.signature.gradients["fc.weight"]];
+  // [end]
+  examples["exported-signature"] = to_string(m.signature);
+  examples["exported-graph"] = ir::print(m.graph);
+  const at::Tensor eager_loss = net->forward(x, y);
+  eager_loss.backward();
+  EXPECT_TRUE(torch::equal(loss, eager_loss));
+  EXPECT_TRUE(torch::equal(slope, net->fc->weight.grad()));
+}
+
 void add_miss(Examples& examples) {
   auto twice = tandem::compile([](const at::Tensor& x) { return x * 2; });
   twice(torch::ones({2, 3}));
@@ -231,9 +270,11 @@ class OneThread {
 Examples all_examples() {
   OneThread one_thread;
   Examples examples;
-  add_sources(examples);
+  add_sources(examples, kRoot / "tests/golden/stage_pages_test.cpp");
+  add_sources(examples, kRoot / "tests/golden/training_step_page_test.cpp");
   add_step(examples);
   add_effects(examples);
+  add_exported(examples);
   add_miss(examples);
   return examples;
 }

@@ -6,33 +6,36 @@
 #include <atomic>
 #include <cstdint>
 
-namespace demo {
+namespace bench {
 
 enum class Side : uint8_t { Neither, Eager, Tandem };
 
 /// Counts the bytes of tensors, by who allocated them.
 ///
-/// While it lives it stands before libtorch's CPU allocator, so make one, first thing in main, and
-/// keep it. A block counts for the side that was active when it was made, whoever frees it.
+/// Once made it stands before libtorch's CPU allocator for good, so make one and never delete it:
+/// blocks refer to it. A block counts for the side that was active when it was made, whoever frees
+/// it.
 class MemoryMeter final : public c10::Allocator {
  public:
   MemoryMeter();
 
   void set_active(Side side) { active_.store(side, std::memory_order_relaxed); }
-  /// The most that lived at one time.
+  /// The most that lived at one time, since the last `restart` if there was one.
   int64_t peak_bytes(Side side) const;
+  /// Forgets the peak; returns what lives now.
+  int64_t restart(Side side);
 
   c10::DataPtr allocate(size_t bytes) override;
-  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, size_t bytes) const override;
 
  private:
-  struct Block;
+  struct Header;
   struct Count {
     std::atomic<int64_t> live = 0;
     std::atomic<int64_t> peak = 0;
   };
-  static void release(void* block);
+  static void release(void* data);
   Count& count(Side side) { return counts_[static_cast<size_t>(side)]; }
 
   c10::Allocator* inner_;
@@ -40,4 +43,4 @@ class MemoryMeter final : public c10::Allocator {
   std::array<Count, 3> counts_;
 };
 
-}  // namespace demo
+}  // namespace bench

@@ -1,0 +1,435 @@
+/// What the graph of a call holds on to, and what happens when somebody writes to it before the
+/// backward: eager's error with eager's text, or eager's result.
+#include "support/allocated_bytes.h"
+#include "support/twins.h"
+
+#include <torch/csrc/autograd/anomaly_mode.h>
+
+#include <regex>
+
+namespace tandem::testing {
+namespace {
+
+using at::Tensor;
+
+Tensor leaf(at::IntArrayRef sizes) { return torch::randn(sizes).set_requires_grad(true); }
+
+/// A result of a call comes from the call's node; eager names the op's.
+std::string without_node_name(const std::string& text) {
+  return std::regex_replace(text, std::regex("(which is output [0-9]+ of )[A-Za-z0-9]+"),
+                            "$1<node>");
+}
+
+template <class Body>
+std::string error_of(Body&& body) {
+  try {
+    body();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "no error";
+}
+
+TEST(SavedTensors, LeafWrittenBeforeTheBackward) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x, const Tensor& w) { return (x * w).sum(); });
+    const Tensor x = leaf({4}), w = leaf({4});
+    const Tensor y = f(x, w);
+    {
+      torch::NoGradGuard guard;
+      w.add_(1);
+    }
+    twin.record_error("backward", [&] { y.backward(); });
+    twin.record("gradient", x.grad());
+  });
+}
+
+TEST(SavedTensors, ArgumentWithoutGradientWrittenBeforeTheBackward) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x, const Tensor& t) { return (x * t).sum(); });
+    const Tensor x = leaf({4}), t = torch::randn({4});
+    const Tensor y = f(x, t);
+    t.add_(1).mul_(2);
+    twin.record_error("backward", [&] { y.backward(); });
+  });
+}
+
+// The text names the node that the tensor comes from now, which is outside the call.
+TEST(SavedTensors, NonLeafWrittenBeforeTheBackward) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x) { return (x * x).sum(); });
+    const Tensor root = leaf({4});
+    Tensor x = root * 2;
+    const Tensor y = f(x);
+    x.mul_(3);
+    twin.record_error("backward", [&] { y.backward(); });
+  });
+}
+
+TEST(SavedTensors, WrittenThroughAViewAndThroughDetach) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x, const Tensor& t) { return (x * t).sum(); });
+    const Tensor x = leaf({4}), t = torch::randn({4});
+    const Tensor a = f(x, t);
+    t.slice(0, 1, 2).zero_();
+    twin.record_error("through a view", [&] { a.backward(); });
+    const Tensor b = f(x, t);
+    t.detach().add_(1);
+    twin.record_error("through detach", [&] { b.backward(); });
+    const Tensor c = f(x, t);
+    t.data().add_(1);  // eager does not notice, and uses the new data
+    twin.record_error("through data", [&] { c.backward(); });
+    twin.record("gradient", x.grad());
+  });
+}
+
+TEST(SavedTensors, WrittenButNotNeeded) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile(
+        [](const Tensor& x, const Tensor& t) { return (x + t).sum() + (x * 2).sum(); });
+    const Tensor x = leaf({4}), t = torch::randn({4});
+    const Tensor y = f(x, t);
+    t.add_(1);
+    {
+      torch::NoGradGuard guard;
+      x.add_(1);
+    }
+    twin.record_error("backward", [&] { y.backward(); });
+    twin.record("gradient", x.grad());
+  });
+}
+
+// Two results, and only one of them needs what was written.
+TEST(SavedTensors, WrittenButNeededByAnotherResult) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile(
+        [](const Tensor& x, const Tensor& t) { return std::pair{(x * t).sum(), x.exp().sum()}; });
+    const Tensor x = leaf({4}), t = torch::randn({4});
+    const auto [a, b] = f(x, t);
+    t.add_(1);
+    twin.record_error("the one that does not", [&] { b.backward({}, /*retain_graph=*/true); });
+    twin.record("gradient", x.grad());
+    twin.record_error("the one that does", [&] { a.backward(); });
+    twin.record("gradient", x.grad());
+  });
+}
+
+TEST(SavedTensors, ResultWrittenBeforeTheBackward) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x) { return x.exp(); });  // its backward reads it
+    const Tensor x = leaf({4});
+    Tensor y = f(x);
+    y.add_(1);
+    const std::string text = error_of([&] { y.sum().backward(); });
+    EXPECT_NE(text, "no error");
+    twin.record("written in place", without_node_name(text));
+    Tensor z = f(x);
+    z.detach().zero_();
+    twin.record("through detach", without_node_name(error_of([&] { z.sum().backward(); })));
+    EXPECT_NE(
+        text.find(twin.is_compiled() ? "which is output 0 of Tandem" : "which is output 0 of Exp"),
+        std::string::npos)
+        << text;
+  });
+}
+
+TEST(SavedTensors, ResultWrittenThatTheBackwardDoesNotRead) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x) { return x.sin(); });
+    const Tensor x = leaf({4});
+    Tensor y = f(x);
+    y.add_(1).mul_(2);
+    (y * y).sum().backward();
+    twin.record("gradient", x.grad());
+    Tensor z = f(x);
+    z.slice(0, 0, 2).zero_();
+    z.sum().backward();
+    twin.record("gradient", x.grad());
+  });
+}
+
+// A view inside the function of something outside: eager holds the view, whose version is shared.
+TEST(SavedTensors, ViewsInsideTheFunctionOfWhatIsWritten) {
+  using Body = std::function<Tensor(const Tensor&, const Tensor&)>;
+  const std::vector<std::pair<const char*, Body>> bodies{
+      {"t", [](const Tensor& x, const Tensor& t) { return x.mm(t.t()); }},
+      {"select", [](const Tensor& x, const Tensor& t) { return x * t.select(0, 1); }},
+      {"expand", [](const Tensor& x, const Tensor& t) { return x * t[0].expand({4, 4}); }},
+      {"reshape", [](const Tensor& x, const Tensor& t) { return x.view(-1) * t.reshape(-1); }},
+      {"detach", [](const Tensor& x, const Tensor& t) { return x * t.detach(); }},
+      {"to", [](const Tensor& x, const Tensor& t) { return x * t.to(at::kFloat); }}};
+  for (const auto& [name, body] : bodies) {
+    SCOPED_TRACE(name);
+    expect_twins_agree([&](Twin& twin) {
+      auto f = twin.compile(body);
+      const Tensor x = leaf({4, 4}), t = torch::randn({4, 4});
+      for (int i = 0; i < 2; ++i) {
+        const Tensor y = f(x, t).sum();
+        t.mul_(2);
+        twin.record("raises", error_of([&] { y.backward(); }) != "no error");
+      }
+      f(x, t).sum().backward();
+      twin.record("gradient", x.grad());
+    });
+  }
+}
+
+// A copy inside is not affected, however the original is written.
+TEST(SavedTensors, CopiesInsideTheFunctionOfWhatIsWritten) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x, const Tensor& t) {
+      return (x * t.clone()).sum() + (x * t.to(at::kDouble)).sum().to(at::kFloat);
+    });
+    const Tensor x = leaf({4}), t = torch::randn({4});
+    const Tensor y = f(x, t);
+    t.zero_();
+    y.backward();
+    twin.record("gradient", x.grad());
+  });
+}
+
+// The result shares memory with what the backward reads: a view of the saved value.
+TEST(SavedTensors, ResultThatIsAViewOfASavedValueWritten) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x) { return x.exp().view({2, 2}); });
+    const Tensor x = leaf({4});
+    const Tensor y = f(x);
+    y.detach().add_(1);
+    twin.record("raises", error_of([&] { y.sum().backward(); }) != "no error");
+    const Tensor z = f(x);
+    z.sum().backward();
+    twin.record("gradient", x.grad());
+  });
+}
+
+// libtorch's C++ optimizers write through data(), which no counter sees: the backward then reads
+// the new weights, in eager and here.
+TEST(SavedTensors, OptimizerStepBetweenForwardAndBackward) {
+  expect_training_agrees([](Twin& twin) {
+    torch::nn::Sequential net(torch::nn::Linear(4, 3), torch::nn::Linear(3, 2));
+    auto f = twin.compile(
+        net, [net](const Tensor& x) mutable { return net->forward(x).square().mean(); });
+    auto optimizer = twin.optimizer(net->parameters());
+    const Tensor x = torch::randn({2, 4});
+    f(x).backward();
+    const Tensor loss = f(x);
+    optimizer->step();
+    twin.record("raises", error_of([&] { loss.backward(); }) != "no error");
+    twin.record_state(*net);
+  });
+}
+
+// Eager holds the transposed view of the weight and says so; the call holds the weight.
+TEST(SavedTensors, WeightWrittenByHandBetweenForwardAndBackward) {
+  expect_twins_agree([](Twin& twin) {
+    torch::nn::Linear net(4, 3);
+    auto f = twin.compile(net, [net](const Tensor& x) mutable { return net(x).sum(); });
+    const Tensor x = leaf({2, 4});
+    const Tensor loss = f(x);
+    {
+      torch::NoGradGuard guard;
+      net->weight.add_(1);
+    }
+    const std::string text = error_of([&] { loss.backward(); });
+    EXPECT_NE(
+        text.find(twin.is_compiled() ? "[CPUFloatType [3, 4]] is at version 2; expected version 1"
+                                     : "[CPUFloatType [4, 3]], which is output 0 of "),
+        std::string::npos)
+        << text;
+    twin.record("gradient", x.grad());
+  });
+}
+
+// One layer whose weight the backward does not read: eager lets the step pass, and so must we.
+TEST(SavedTensors, OptimizerStepThatNoBackwardReads) {
+  expect_twins_agree([](Twin& twin) {
+    torch::nn::Linear net(4, 3);
+    auto f = twin.compile(net, [net](const Tensor& x) mutable { return net(x).sum(); });
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    const Tensor x = torch::randn({2, 4});
+    const Tensor first = f(x), second = f(x);
+    first.backward();
+    optimizer.step();
+    second.backward();
+    optimizer.step();
+    twin.record_state(*net);
+  });
+}
+
+TEST(SavedTensors, ArgumentDetachedInPlaceBetween) {
+  expect_twins_agree([](Twin& twin) {
+    auto reads = twin.compile([](const Tensor& x) { return (x * x).sum(); });
+    auto does_not = twin.compile([](const Tensor& x) { return (x * 2).sum(); });
+    const Tensor root = leaf({4});
+    {
+      Tensor x = root * 2;
+      const Tensor y = reads(x);
+      x.detach_();
+      twin.record_error("read by the backward", [&] { y.backward(); });
+    }
+    {
+      Tensor x = root * 2;
+      const Tensor y = does_not(x);
+      x.detach_();
+      twin.record_error("not read", [&] { y.backward(); });
+      twin.record("requires_grad", x.requires_grad());
+    }
+    twin.record("gradient", root.grad());
+  });
+}
+
+// The data of a parameter may be exchanged between forward and backward: a new version counter is
+// no write.
+TEST(SavedTensors, DataOfAParameterExchangedBetween) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x, const Tensor& w) { return (x * w).sum(); });
+    const Tensor x = leaf({4}), w = leaf({4});
+    const Tensor y = f(x, w);
+    w.set_data(torch::randn({4}));
+    twin.record_error("backward", [&] { y.backward(); });
+    twin.record("gradient", x.grad());
+  });
+}
+
+TEST(SavedTensors, RequiresGradSwitchedBetween) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x, const Tensor& w) { return (x * w).sum(); });
+    const Tensor x = leaf({4}), w = leaf({4});
+    const Tensor y = f(x, w);
+    w.requires_grad_(false);
+    twin.record_error("backward", [&] { y.backward(); });
+    twin.record("gradient", x.grad());
+    twin.record("gradient", w.grad());
+  });
+}
+
+TEST(SavedTensors, TextInAnomalyMode) {
+  expect_twins_agree([](Twin& twin) {
+    torch::autograd::DetectAnomalyGuard anomaly;
+    auto f = twin.compile([](const Tensor& x, const Tensor& t) { return (x * t).sum(); });
+    const Tensor x = leaf({4}), t = torch::randn({4});
+    const Tensor y = f(x, t);
+    t.add_(1);
+    twin.record_error("backward", [&] { y.backward(); });
+  });
+}
+
+// An error is no use of the graph: put right what was wrong, and it runs.
+TEST(SavedTensors, FailedBackwardLeavesTheGraphAsItWas) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x, const Tensor& t) { return (x.exp() * t).sum(); });
+    const Tensor x = leaf({4}), t = torch::randn({4});
+    const Tensor y = f(x, t);
+    t.add_(1);
+    twin.record_error("first", [&] { y.backward(); });
+    twin.record_error("second", [&] { y.backward(); });
+    twin.record("gradient", x.grad());
+  });
+}
+
+TEST(SavedTensors, MemoryIsFreedWithTheResult) {
+  auto f = tandem::compile([](const Tensor& x) { return x.exp().sin().exp().sum(); });
+  const Tensor x = leaf({1000});
+  f(x);
+  const AllocatedBytes bytes;
+  {
+    const Tensor y = f(x);
+    EXPECT_GE(bytes.now(), 2 * 4000);
+  }
+  EXPECT_EQ(bytes.now(), 0);
+}
+
+TEST(SavedTensors, MemoryIsFreedByTheBackwardUnlessTheGraphIsKept) {
+  auto f = tandem::compile([](const Tensor& x) { return x.exp().sin().exp().sum(); });
+  const Tensor x = leaf({1000});
+  f(x).backward();
+  const AllocatedBytes bytes;
+  Tensor y = f(x);
+  const int64_t held = bytes.now();
+  y.backward({}, /*retain_graph=*/true);
+  EXPECT_EQ(bytes.now(), held);
+  y.backward();
+  EXPECT_LE(bytes.now(), 64);  // the loss itself
+  y.reset();
+  EXPECT_EQ(bytes.now(), 0);
+}
+
+// Of two results, the first backward frees what only it reads, the second the rest.
+TEST(SavedTensors, MemoryIsFreedResultByResult) {
+  auto f = tandem::compile([](const Tensor& x, const Tensor& w) {
+    const Tensor h = x.exp();
+    return std::pair{(w.exp() * h.detach()).sum(), h.sin().sum()};
+  });
+  const Tensor x = leaf({1000}), w = leaf({1000});
+  f(x, w);
+  x.mutable_grad() = torch::zeros({1000});  // accumulated in place
+  w.mutable_grad() = torch::zeros({1000});
+  const AllocatedBytes bytes;
+  auto [a, b] = f(x, w);
+  EXPECT_GE(bytes.now(), 2 * 4000);
+  a.backward();
+  EXPECT_LT(bytes.now(), 2 * 4000);
+  EXPECT_GE(bytes.now(), 4000);
+  b.backward();
+  EXPECT_LE(bytes.now(), 2 * 64);  // the results themselves
+}
+
+// The graph of a call holds no more than eager's graph of the same ops.
+TEST(SavedTensors, NoMoreMemoryThanEager) {
+  const auto body = [](const Tensor& x) { return (x.exp() * x.sin()).tanh().sum(); };
+  const auto held_by = [](const auto& function) {
+    const Tensor x = leaf({1000});
+    function(x);
+    const AllocatedBytes bytes;
+    const Tensor y = function(x);
+    return bytes.now();
+  };
+  EXPECT_LE(held_by(tandem::compile(body)), held_by(body));
+}
+
+TEST(SavedTensors, ArgumentsDieWithTheGraph) {
+  auto f = tandem::compile([](const Tensor& x, const Tensor& t) { return (x * t).sum(); });
+  const Tensor x = leaf({4});
+  Tensor t = torch::randn({4});
+  c10::weak_intrusive_ptr<c10::TensorImpl> weak(t.getIntrusivePtr());
+  Tensor y = f(x, t);
+  t.reset();
+  EXPECT_FALSE(weak.expired());  // the backward will read it
+  y.backward();
+  EXPECT_TRUE(weak.expired());
+}
+
+TEST(SavedTensors, SeveralGraphsAliveAndFreedInAnyOrder) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x) { return (x.exp() * x).sum(); });
+    std::vector<Tensor> inputs, results;
+    for (int i = 0; i < 4; ++i) {
+      inputs.push_back(leaf({4}));
+      results.push_back(f(inputs.back()));
+    }
+    results[1].backward();
+    results[0].reset();
+    results[3].backward();
+    results[2].backward();
+    for (const Tensor& x : inputs) twin.record("gradient", x.grad());
+  });
+}
+
+TEST(SavedTensors, GraphOutlivesTheHandleAndReset) {
+  expect_twins_agree([](Twin& twin) {
+    const Tensor x = leaf({4});
+    Tensor y, z;
+    {
+      auto f = twin.compile([](const Tensor& t) { return (t.exp() * t).sum(); });
+      y = f(x);
+      if (f.handle) f.handle.reset();
+      z = f(x);
+    }
+    y.backward();
+    z.backward();
+    twin.record("gradient", x.grad());
+  });
+}
+
+}  // namespace
+}  // namespace tandem::testing
