@@ -3,6 +3,7 @@
 #include "ops/run_time_check.h"
 #include "pipeline/compile_registry.h"
 #include "pipeline/environment.h"
+#include "pipeline/explain.h"
 #include "pipeline/options.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/report.h"
@@ -12,6 +13,7 @@
 #include "tandem/function.h"
 #include "tracing/trace.h"
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <map>
@@ -63,23 +65,23 @@ class Function final : public detail::CompiledFunction,
 
   std::string explain(const detail::Flat& arguments) override {
     require_no_trace("explain");
+    const auto keep = shared_from_this();
     const runtime::ThreadState thread = runtime::ThreadState::now();
-    if (EntryPtr entry = find(thread, arguments)) {
-      return "these arguments run an entry that exists\n" + describe_entry(*entry) +
-             describe_stats(stats());
+    const std::vector<EntryPtr> entries = snapshot();
+    Explanation page;
+    page.argument_names = function_.tensor_names(arguments);
+    EntryPtr entry = find_in(entries, thread, arguments);
+    if (entry) {
+      const auto at = std::find(entries.begin(), entries.end(), entry) - entries.begin();
+      page.forecast = base::str("  runs entry ", at, ", which exists; nothing is compiled\n");
+    } else {
+      const auto alive = std::count_if(entries.begin(), entries.end(), [](const EntryPtr& other) {
+        return !other->guards().is_stale();
+      });
+      entry = forecast_miss(thread, arguments, alive, page.forecast);
     }
-    std::ostringstream out;
-    out << "these arguments would compile a new entry: " << miss_reason(thread, arguments) << "\n";
-    int64_t zeros = 0;
-    StageLog log("explain", {});
-    count_trace();
-    try {
-      out << describe_entry(*compile_entry(function_, arguments, options_, log, zeros));
-    } catch (const Error& error) {
-      out << "that compile would fail:\n" << error.what() << "\n";
-    }
-    out << describe_stats(stats());
-    return out.str();
+    page.entry = entry.get();
+    return explain_page(page, options_, stats());
   }
 
   std::string report() const override {
@@ -117,6 +119,7 @@ class Function final : public detail::CompiledFunction,
       ++generation_;
       overflow_warned_ = false;
       unsupported_warned_ = false;
+      check_warned_ = false;
     }
     compiles_.forget();
   }
@@ -150,13 +153,15 @@ class Function final : public detail::CompiledFunction,
   /// A check that fails does so before anything is written: with the generators put back, the
   /// function itself gives eager's answer.
   detail::Flat call_with_checks(const EntryPtr& entry, const detail::Flat& arguments) {
+    const auto keep = shared_from_this();
     const runtime::GeneratorStates before(entry->split().forward);
     try {
       return runtime::call(entry, arguments);
     } catch (const ops::CheckFailed& failed) {
       before.restore();
-      base::warn_once(base::str("check ", static_cast<const void*>(this)),
-                      base::str("a call of a compiled function runs eagerly: ", failed.what()));
+      if (!check_warned_.exchange(true)) {
+        base::warn(base::str("a call of a compiled function runs eagerly: ", failed.what()));
+      }
       return call_eagerly(arguments);
     }
   }
@@ -182,6 +187,58 @@ class Function final : public detail::CompiledFunction,
     const auto keep = shared_from_this();
     eager_calls_.fetch_add(1, std::memory_order_relaxed);
     return function_(arguments);
+  }
+
+  /// What a call that no entry serves would do: the entry that it would make, or null.
+  EntryPtr forecast_miss(const runtime::ThreadState& thread, const detail::Flat& arguments,
+                         int64_t entries, std::string& forecast) {
+    const std::string reason = "  because: " + miss_reason(thread, arguments) + "\n";
+    const char* instead =
+        options_.on_unsupported == OnUnsupported::eager ? "runs eagerly" : "is an error";
+    if (auto error = compiles_.failure(thread, arguments)) {
+      forecast =
+          base::str("  ", instead, ", since it could not be compiled (remembered until reset()):\n",
+                    error_text(error), reason);
+      return nullptr;
+    }
+    if (entries >= options_.max_entries) {
+      forecast = base::str(
+          options_.on_overflow == OnOverflow::error ? "  is an error" : "  runs eagerly",
+          ": another entry is needed, and max_entries allows ", options_.max_entries, "\n", reason);
+      return nullptr;
+    }
+    int64_t zeros = 0;
+    StageLog log("explain", {});
+    count_trace();
+    try {
+      EntryPtr entry = compile_entry(function_, arguments, options_, log, zeros);
+      forecast =
+          base::str("  compiles a new entry (", entries, entries == 1 ? " exists, " : " exist, ",
+                    options_.max_entries, " allowed)\n", reason);
+      return entry;
+    } catch (const UnsupportedError&) {
+      forecast = base::str("  ", instead, ", since it cannot be compiled:\n",
+                           error_text(std::current_exception()), reason);
+    } catch (const std::exception&) {
+      forecast = "  raises:\n" + error_text(std::current_exception());
+    }
+    return nullptr;
+  }
+
+  /// Indented, without a backtrace.
+  static std::string error_text(const std::exception_ptr& error) {
+    std::string text;
+    try {
+      std::rethrow_exception(error);
+    } catch (const c10::Error& from_libtorch) {
+      text = from_libtorch.what_without_backtrace();
+    } catch (const std::exception& any) {
+      text = any.what();
+    }
+    std::istringstream in(text);
+    std::string lines;
+    for (std::string line; std::getline(in, line);) lines += "    " + line + "\n";
+    return lines;
   }
 
   void verify(const runtime::EntryState& entry, const detail::Flat& arguments) {
@@ -324,7 +381,7 @@ class Function final : public detail::CompiledFunction,
   uint64_t generation_ = 0;  // counts reset()
   int64_t next_number_ = 0;  // of a compile, for the names of dumps
   bool overflow_warned_ = false;
-  std::atomic<bool> unsupported_warned_{false};
+  std::atomic<bool> unsupported_warned_{false}, check_warned_{false};
   std::atomic<int64_t> hits_{0}, other_calls_{0}, eager_calls_{0};
   mutable std::atomic<size_t> last_hit_{0};  // a guess where to look first
 };

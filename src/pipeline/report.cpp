@@ -5,13 +5,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <sstream>
 
 namespace tandem::pipeline {
 namespace {
 
-constexpr size_t kMostSaved = 12;
+constexpr size_t kMostSaved = 8;
 
 std::string bytes_text(int64_t bytes) {
   if (bytes >= 1 << 20) return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
@@ -19,22 +20,36 @@ std::string bytes_text(int64_t bytes) {
   return fmt::format("{} bytes", bytes);
 }
 
-void describe_saved(std::ostream& out, std::vector<Saved> saved) {
+}  // namespace
+
+std::string describe_saved(std::vector<Saved> saved, const std::string& indent) {
+  // An input that is kept by reference costs nothing of its own.
+  const auto free = std::stable_partition(saved.begin(), saved.end(),
+                                          [](const Saved& one) { return one.bytes > 0; });
+  const auto inputs = saved.end() - free;
+  saved.erase(free, saved.end());
   const int64_t total =
       std::accumulate(saved.begin(), saved.end(), int64_t{0},
                       [](int64_t sum, const Saved& one) { return sum + one.bytes; });
-  out << "saved for the backward: " << saved.size() << " values, " << bytes_text(total)
-      << " beside the inputs themselves\n";
+  std::ostringstream out;
+  out << indent << "saved for the backward: " << saved.size()
+      << (saved.size() == 1 ? " value, " : " values, ") << bytes_text(total);
+  if (inputs > 0) {
+    out << "; and " << inputs << (inputs == 1 ? " input" : " inputs") << " by reference";
+  }
+  out << "\n";
   std::stable_sort(saved.begin(), saved.end(),
                    [](const Saved& a, const Saved& b) { return a.bytes > b.bytes; });
   for (size_t i = 0; i < std::min(saved.size(), kMostSaved); ++i) {
-    out << fmt::format("  {:>10}  %{}: {}{}\n", bytes_text(saved[i].bytes), saved[i].name,
+    out << indent
+        << fmt::format("  {:>10}  %{}: {}{}\n", bytes_text(saved[i].bytes), saved[i].name,
                        saved[i].why, saved[i].line.empty() ? "" : " (" + saved[i].line + ")");
   }
-  if (saved.size() > kMostSaved) out << "  and " << saved.size() - kMostSaved << " smaller ones\n";
+  if (saved.size() > kMostSaved) {
+    out << indent << "  and " << saved.size() - kMostSaved << " smaller ones\n";
+  }
+  return out.str();
 }
-
-}  // namespace
 
 std::string describe_entry(const runtime::EntryState& entry) {
   const Split& split = entry.split();
@@ -43,7 +58,7 @@ std::string describe_entry(const runtime::EntryState& entry) {
       << entry.backend_name() << ": " << split.forward.node_count() << " forward nodes";
   if (split.signature.training) out << ", " << split.backward.node_count() << " backward nodes";
   out << "\n" << split.signature;
-  if (split.signature.training) describe_saved(out, partition::saved_with_lines(split));
+  if (split.signature.training) out << describe_saved(partition::saved_with_lines(split));
   out << "serves a call when\n";
   for (const std::string& guard : entry.guards().texts()) out << "  " << guard << "\n";
   return out.str();

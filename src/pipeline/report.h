@@ -4,11 +4,15 @@
 #include "tandem/entry.h"
 
 #include <string>
+#include <vector>
 
 namespace tandem::pipeline {
 
 /// One entry on about a page: kind, signature, saved values with bytes, guards.
 std::string describe_entry(const runtime::EntryState& entry);
+
+/// How many values and bytes the forward keeps for the backward, the largest by name.
+std::string describe_saved(std::vector<Saved> saved, const std::string& indent = "");
 
 /// The counters, the environment and what took how long.
 std::string describe_stats(const Stats& stats);

@@ -8,10 +8,10 @@
 #include "tandem/ir/signature.h"
 
 #include <c10/core/UndefinedTensorImpl.h>
-#include <c10/util/flat_hash_map.h>
 
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 namespace tandem::runtime {
@@ -80,7 +80,7 @@ class Guards {
   std::optional<GuardFn::Value> guard_value_;
 
   std::vector<at::Tensor> lifted_;
-  ska::flat_hash_set<const c10::TensorImpl*> lifted_set_;
+  std::unordered_set<const c10::TensorImpl*> lifted_set_;  // moves without allocating
   std::vector<std::string> lifted_names_;
   std::vector<TensorGuard> lifted_guards_;
   std::vector<uint8_t> owned_outside_;  // per lifted tensor, at the trace; `.data()` is not

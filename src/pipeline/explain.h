@@ -1,0 +1,24 @@
+#pragma once
+
+#include "runtime/entry_state.h"
+#include "tandem/entry.h"
+#include "tandem/options.h"
+
+#include <string>
+#include <vector>
+
+namespace tandem::pipeline {
+
+/// What `explain()` has to tell.
+struct Explanation {
+  std::string forecast;                        // what the call would do and why, in lines
+  const runtime::EntryState* entry = nullptr;  // that serves it, or would; null if none does
+  std::vector<std::string> argument_names{};   // of its tensors, one each
+};
+
+/// One page: forecast, what is compiled, when it serves a call, settings, what is worth knowing,
+/// and what has happened so far. Lists are cut to a few lines; `entries()` has all of it.
+std::string explain_page(const Explanation& explanation, const Options& options,
+                         const Stats& stats);
+
+}  // namespace tandem::pipeline

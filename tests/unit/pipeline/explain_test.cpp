@@ -1,0 +1,182 @@
+/// explain(): one page that a user understands. The page is compared line by line, without the
+/// lines that depend on the machine.
+#include "support/environment.h"
+#include "support/models.h"
+#include "tandem/tandem.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <sstream>
+
+namespace tandem::testing {
+namespace {
+
+using T = at::Tensor;
+
+/// Without what differs from machine to machine: thread state, times, places in the source.
+std::string stable(const std::string& page) {
+  std::istringstream in(page);
+  std::string out;
+  for (std::string line; std::getline(in, line);) {
+    if (line.find("  thread: ") == 0) line = "  thread: ...";
+    if (const size_t at = line.find("; ");
+        at != std::string::npos && line.find(" ms spent compiling") != std::string::npos) {
+      line = line.substr(0, at);
+    }
+    if (const size_t at = line.find(" (");
+        at != std::string::npos && line.ends_with(")") && line.find(".cpp:") != std::string::npos) {
+      line = line.substr(0, at);
+    }
+    out += line + "\n";
+  }
+  return out;
+}
+
+const char* const kAboutHostCode =
+    "  - what host code decides is decided once, when Tandem traces; verify_every = 1 finds out\n"
+    "    whether that is a mistake\n";
+
+TEST(Explain, FirstCallOfATrainingStep) {
+  torch::nn::Linear net(4, 2);
+  auto step = compile(net, [&](const T& x, const std::vector<T>& more) {
+    return std::pair<T, T>((net(x) + more[0]).exp().sum(), x.t());
+  });
+  EXPECT_EQ(stable(step.explain(torch::ones({3, 4}), {torch::ones({2})})),
+            std::string(R"(A call with these arguments
+  compiles a new entry (0 exist, 16 allowed)
+  because: first call: no entry yet
+
+What is compiled
+  a training entry: 5 forward nodes, 8 backward nodes, backend eager
+  arguments
+    argument 0     f32[3, 4]
+    argument 1[0]  f32[2]
+  found in the function, given to the graph as inputs
+    parameter "weight"  f32[2, 4]  gets a gradient
+    parameter "bias"    f32[2]     gets a gradient
+  results
+    result 0  f32[]             new, differentiable
+    result 1  f32[4, 3] (1, 4)  view of argument 0
+  saved for the backward: 1 value, 24 bytes; and 1 input by reference
+      24 bytes  %3: read by aten.mul.Tensor in the backward
+
+When this entry serves a call
+  thread: ...
+  constant 0 of the arguments is 1
+  argument 0: f32[3, 4]
+  argument 1[0]: f32[2]
+  1 named module: train()/eval() as they are now, parameters, buffers and sub-modules the same
+  2 tensors found in the function: type, strides and requires_grad as above
+
+Worth knowing
+)") + kAboutHostCode +
+                R"(
+So far
+  0 calls, 0 hits, 0 compiles, 0 entries
+)");
+  EXPECT_EQ(step.stats().entries, 0);
+}
+
+TEST(Explain, AHitAndAMiss) {
+  auto f = compile([](const T& x) { return x * 2; });
+  f(torch::ones({2}));
+  EXPECT_EQ(stable(f.explain(torch::ones({2}))), std::string(R"(A call with these arguments
+  runs entry 0, which exists; nothing is compiled
+
+What is compiled
+  an inference entry (no result needs a gradient): 1 node, backend eager
+  arguments
+    argument 0  f32[2]
+  results
+    result 0  f32[2]  new
+
+When this entry serves a call
+  thread: ...
+  argument 0: f32[2]
+
+Worth knowing
+  - no module is named: if the function reads a flag of one (train(), eval()), nobody
+    guards it: compile(net, fn) names it
+)") + kAboutHostCode + R"(
+So far
+  1 call, 0 hits, 1 compile, 1 entry
+  compiled because: first call: no entry yet
+)");
+  const std::string miss = f.explain(torch::ones({3}));
+  EXPECT_EQ(miss.find(R"(A call with these arguments
+  compiles a new entry (1 exists, 16 allowed)
+  because: entry 0: argument 0: size is [3], compiled for [2]
+)"),
+            0)
+      << miss;
+  EXPECT_NE(miss.find("  - every set of sizes gets an entry of its own, at most 16"),
+            std::string::npos)
+      << miss;
+}
+
+TEST(Explain, SaysWhichParametersNobodyGuards) {
+  ConvNet net;
+  auto f = compile([&](const T& x) { return net->forward(x); });
+  const std::string page = f.explain(torch::rand({2, 3, 8, 8}));
+  EXPECT_NE(page.find("  - closed-over tensor 0 and 8 more require grad but belong to no named "
+                      "module. If a module holds them, nobody guards its\n    train()/eval(): "
+                      "compile(net, fn) names it"),
+            std::string::npos)
+      << page;
+  EXPECT_NE(page.find("written by the call"), std::string::npos);
+  EXPECT_NE(page.find("and 3 more parameters, buffers and closed-over tensors"), std::string::npos);
+  EXPECT_LT(std::count(page.begin(), page.end(), '\n'), 60) << page;
+}
+
+TEST(Explain, OneNamedModuleIsOnePageHoweverLarge) {
+  GptOptions o;
+  o.blocks = 4;
+  Gpt net(o);
+  auto f = compile(net, [&](const T& ids) { return net->forward(ids).sum(); });
+  const std::string page = f.explain(torch::zeros({1, o.length}, torch::kLong));
+  EXPECT_LT(std::count(page.begin(), page.end(), '\n'), 60) << page;
+}
+
+TEST(Explain, WhatCannotBeCompiledOrIsTooMuch) {
+  auto f = compile([](const T& x) { return x.nonzero(); });
+  EXPECT_EQ(f.explain(torch::ones({2})).find(R"(A call with these arguments
+  is an error, since it cannot be compiled:
+    trace: aten.nonzero has a result whose size depends on data
+      operands: f32[2]
+)"),
+            0);
+  EXPECT_THROW(f(torch::ones({2})), UnsupportedError);
+  EXPECT_NE(f.explain(torch::ones({2})).find("could not be compiled (remembered until reset())"),
+            std::string::npos);
+  auto wrong = compile([](const T& x) { return torch::matmul(x, torch::ones({3, 3})); });
+  EXPECT_NE(wrong.explain(torch::ones({2})).find("\n  raises:\n    mat1 and mat2 shapes"),
+            std::string::npos)
+      << wrong.explain(torch::ones({2}));
+  auto full = compile([](const T& x) { return x * 2; }, {.max_entries = 1});
+  full(torch::ones({1}));
+  EXPECT_EQ(full.explain(torch::ones({2})).find(R"(A call with these arguments
+  runs eagerly: another entry is needed, and max_entries allows 1
+  because: entry 0: argument 0: size is [2], compiled for [1]
+)"),
+            0);
+}
+
+TEST(Explain, OptionsAndEnvironment) {
+  test::EnvironmentVariable variable("TANDEM_MAX_ENTRIES", "3");
+  T w = torch::ones({2});
+  auto f = compile([&](const T& x) { return x * w; },
+                   {.closes_over = {&w}, .guard_on = [] { return 1; }, .verify_every = 5});
+  const std::string page = f.explain(torch::ones({2}));
+  EXPECT_NE(page.find(R"(
+Settings
+  not at their default: max_entries = 3, closes_over (1 variable), guard_on, verify_every = 5
+  from the environment, which beats the program: TANDEM_MAX_ENTRIES=3
+)"),
+            std::string::npos)
+      << page;
+  EXPECT_NE(page.find("  closes_over[0] refers to the same tensor (f32[2])\n"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tandem::testing
