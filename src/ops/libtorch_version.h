@@ -24,11 +24,11 @@ inline constexpr c10::DispatchKey kLiftKey = c10::DispatchKey::DeferredInit;
 
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR <= 11
 /// Autograd nodes are held by shared_ptr up to 2.11, by intrusive_ptr from 2.13 on. The deleter of
-/// 2.11 empties the edges before the destructor runs: `T` gets the word before.
+/// 2.11 empties the edges before the destructor runs: a `T` with before_delete() is told.
 template <class T, class... Args>
 std::shared_ptr<T> make_node(Args&&... args) {
   return std::shared_ptr<T>(new T(std::forward<Args>(args)...), [](T* node) {
-    node->before_delete();
+    if constexpr (requires { node->before_delete(); }) node->before_delete();
     torch::autograd::deleteNode(node);
   });
 }

@@ -213,11 +213,11 @@ class Function final : public detail::CompiledFunction,
                    CompileRegistry::Ticket& ticket) {
     const std::string reason = miss_reason(thread, arguments);
     base::log(base::LogLevel::Info, "miss: " + reason);
+    drop_stale();
     int64_t number = 0;
     uint64_t generation = 0;
     {
       std::unique_lock lock(mutex_);
-      drop_stale();
       if (static_cast<int64_t>(entries_.size()) >= options_.max_entries)
         return overflow(reason, lock);
       ++stats_.traces;
@@ -265,9 +265,18 @@ class Function final : public detail::CompiledFunction,
                         " forward and ", split.backward.node_count(), " backward nodes"));
   }
 
-  /// Entries whose closed-over tensors nobody else owns any more serve no call and only keep
-  /// memory.
-  void drop_stale() {}
+  /// Entries that can serve no call any more: they would only keep memory, and a place.
+  void drop_stale() {
+    std::vector<EntryPtr> dropped;  // what it owns dies after the lock is gone
+    std::unique_lock lock(mutex_);
+    std::vector<EntryPtr> kept;
+    for (const EntryPtr& entry : entries_) {
+      (entry->guards().is_stale() ? dropped : kept).push_back(entry);
+    }
+    if (dropped.empty()) return;
+    entries_.swap(kept);
+    stats_.evictions += static_cast<int64_t>(dropped.size());
+  }
 
   void count_trace() {
     std::unique_lock lock(mutex_);

@@ -39,6 +39,18 @@ tracing::KnownTensors known_tensors(const Options& options) {
   return known;
 }
 
+/// The ops that address memory from the start of the storage; their gradients do so, too.
+bool counts_from_storage_start(const Joint& joint) {
+  bool found = false;
+  const auto look = [&](const ir::Node& node) {
+    found = found || (node.kind() == ir::NodeKind::Op &&
+                      node.op().operator_name().name.starts_with("aten::as_strided"));
+  };
+  joint.graph.for_each_node(look);
+  for (const ir::ViewReplay& replay : joint.signature.replays) replay.graph.for_each_node(look);
+  return found;
+}
+
 }  // namespace
 
 Captured capture(const detail::FlatFunction& function, const detail::Flat& arguments,
@@ -92,6 +104,7 @@ std::shared_ptr<const runtime::EntryState> compile_entry(const detail::FlatFunct
   run_passes(captured.joint.graph, log);
   Split split = cut(captured.joint, options, log);
   guards.add_trace(captured.joint.lifted, split.signature, arguments);
+  if (counts_from_storage_start(captured.joint)) guards.add_storage_offsets(arguments);
   auto entry = log.time("lower", [&] {
     return std::make_shared<const runtime::EntryState>(std::move(captured.joint), std::move(split),
                                                        options.backend.resolve(), std::move(guards),

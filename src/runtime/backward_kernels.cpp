@@ -10,7 +10,6 @@ BackwardKernels::BackwardKernels(ir::Graph graph, CompileContext context,
                                  std::shared_ptr<Backend> backend)
     : graph_(std::move(graph)), context_(std::move(context)), backend_(std::move(backend)) {
   all_ = compile(graph_);
-  all_.for_all_tangents = true;
 }
 
 Backward BackwardKernels::compile(const ir::Graph& graph) const {
@@ -28,6 +27,12 @@ const Backward& BackwardKernels::get(const std::vector<bool>& defined) {
   Backward& backward = some_[defined];
   if (!backward.kernels) backward = compile(partition::drop_tangents(graph_, defined));
   return backward;
+}
+
+const partition::TangentUse& BackwardKernels::tangent_use() {
+  std::lock_guard lock(mutex_);
+  if (!use_) use_ = partition::tangent_use(graph_);
+  return *use_;
 }
 
 }  // namespace tandem::runtime

@@ -1,10 +1,12 @@
 #pragma once
 
+#include "partition/tangent_use.h"
 #include "tandem/backend.h"
 
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace tandem::runtime {
@@ -13,7 +15,6 @@ namespace tandem::runtime {
 struct Backward {
   std::unique_ptr<Executable> kernels;
   std::vector<bool> reads;  // which saved values
-  bool for_all_tangents = false;
 };
 
 /// The compiled backward, one executable per set of defined tangents. The set with all of them is
@@ -23,6 +24,8 @@ class BackwardKernels {
   BackwardKernels(ir::Graph graph, CompileContext context, std::shared_ptr<Backend> backend);
 
   const Backward& get(const std::vector<bool>& defined);
+  /// Worked out when the results of a call are differentiated one by one.
+  const partition::TangentUse& tangent_use();
 
  private:
   Backward compile(const ir::Graph& graph) const;
@@ -33,6 +36,7 @@ class BackwardKernels {
   Backward all_;
   std::mutex mutex_;
   std::map<std::vector<bool>, Backward> some_;
+  std::optional<partition::TangentUse> use_;
 };
 
 }  // namespace tandem::runtime

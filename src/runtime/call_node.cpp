@@ -157,62 +157,71 @@ void CallNode::check_versions(const Backward& backward) {
   }
 }
 
+void CallNode::require_unspent(const std::vector<bool>& defined, const Backward& backward) const {
+  bool spent = released_;
+  for (size_t i = 0; i < spent_.size(); ++i) {
+    if (!spent_[i]) continue;
+    const std::vector<bool>& shared = entry_->backward().tangent_use().shared[i];
+    for (size_t j = 0; j < defined.size(); ++j) spent |= defined[j] && (i == j || shared[j]);
+  }
+  for (size_t i = 0; i < taken_.size(); ++i) spent |= taken_[i] && backward.reads[i];
+  TORCH_CHECK(!spent, autograd::ERR_BACKWARD_TWICE);
+}
+
+/// Notes what a backward without a kept graph uses up. Eager's graph can be walked again where it
+/// has saved nothing.
+void CallNode::spend(const std::vector<bool>& defined, const Backward& backward) {
+  const auto all = [](const std::vector<bool>& flags) {
+    return std::find(flags.begin(), flags.end(), false) == flags.end();
+  };
+  const bool reads =
+      std::find(backward.reads.begin(), backward.reads.end(), true) != backward.reads.end();
+  if (reads && spent_.empty() && all(defined)) {
+    released_ = true;
+  } else if (reads) {
+    spent_.resize(defined.size());
+    for (size_t i = 0; i < defined.size(); ++i) spent_[i] = spent_[i] || defined[i];
+    released_ = all(spent_);
+    taken_.clear();
+    for (const std::vector<bool>& readers : entry_->backward().tangent_use().readers) {
+      bool taken = true;
+      for (size_t i = 0; i < readers.size(); ++i) taken = taken && (!readers[i] || spent_[i]);
+      taken_.push_back(taken);
+    }
+  }
+  spared_ = !released_;
+}
+
 std::vector<at::Tensor> CallNode::take_saved(const std::vector<bool>& defined,
                                              const Backward& backward) {
   std::lock_guard lock(mutex_);
-  TORCH_CHECK(!released_, autograd::ERR_BACKWARD_TWICE);
-  for (size_t i = 0; i < spent_.size(); ++i) {
-    TORCH_CHECK(!spent_[i] || !defined[i], autograd::ERR_BACKWARD_TWICE);
-  }
-  for (size_t i = 0; i < taken_.size(); ++i) {
-    TORCH_CHECK(!taken_[i] || !backward.reads[i], autograd::ERR_BACKWARD_TWICE);
-  }
+  require_unspent(defined, backward);
+  // First every check, then the hand-over: a backward that raises leaves all in place.
+  if (hooked_.empty()) check_versions(backward);
   const CallPlan& plan = entry_->plan();
-  const bool keep = autograd::get_current_graph_task_keep_graph();
   std::vector<at::Tensor> saved;
   saved.reserve(plan.saved.size() + entry_->signature().tangents.size());
   if (!hooked_.empty()) {
     for (size_t i = 0; i < plan.saved.size(); ++i) {
       saved.push_back(backward.reads[i] ? hooked_[i].unpack() : at::Tensor());
     }
-  } else {
-    // First every check, then the hand-over: a backward that raises leaves all in place.
-    check_versions(backward);
-    size_t argument = 0, value = 0;
-    for (size_t i = 0; i < plan.saved.size(); ++i) {
-      const int64_t input = plan.saved[i].input;
-      if (input < 0) {
-        at::Tensor& kept = values_[value++];
-        saved.push_back(!backward.reads[i] ? at::Tensor() : keep ? kept : std::move(kept));
-      } else if (static_cast<size_t>(input) < entry_->lifted().size()) {
-        saved.push_back(entry_->lifted()[static_cast<size_t>(input)]);
-      } else {
-        saved.push_back(arguments_[argument++].tensor);
-      }
-    }
   }
+  const bool keep = autograd::get_current_graph_task_keep_graph();
   if (!keep) spend(defined, backward);
-  return saved;
-}
-
-/// After it the kernels may free each value at its last use: no later backward reads them. Eager's
-/// graph can be walked again where it has saved nothing.
-void CallNode::spend(const std::vector<bool>& defined, const Backward& backward) {
-  const auto any = [](const std::vector<bool>& flags) {
-    return std::find(flags.begin(), flags.end(), true) != flags.end();
-  };
-  if (backward.for_all_tangents) {
-    released_ = any(backward.reads);
-  } else if (any(backward.reads)) {
-    taken_.resize(entry_->plan().saved.size());
-    for (size_t i = 0; i < taken_.size(); ++i) {
-      const bool is_value = entry_->plan().saved[i].input < 0;
-      taken_[i] = taken_[i] || (is_value && backward.reads[i]);
+  if (!hooked_.empty()) return saved;
+  size_t argument = 0, value = 0;
+  for (size_t i = 0; i < plan.saved.size(); ++i) {
+    const int64_t input = plan.saved[i].input;
+    if (input >= 0 && static_cast<size_t>(input) < entry_->lifted().size()) {
+      saved.push_back(entry_->lifted()[static_cast<size_t>(input)]);
+      continue;
     }
-    spent_.resize(defined.size());
-    for (size_t i = 0; i < spent_.size(); ++i) spent_[i] = spent_[i] || defined[i];
+    // The kernels may free a value at its last use if nobody will ask for it again.
+    at::Tensor& kept = input >= 0 ? arguments_[argument++].tensor : values_[value++];
+    const bool last = !keep && (released_ || (!taken_.empty() && taken_[i]));
+    saved.push_back(last ? std::move(kept) : kept);
   }
-  spared_ = !released_;
+  return saved;
 }
 
 autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {

@@ -52,6 +52,7 @@ class CallNode : public torch::autograd::Node {
 
   void save_with_hooks(std::span<const at::Tensor> inputs, std::span<at::Tensor> outputs);
   std::vector<at::Tensor> take_saved(const std::vector<bool>& defined, const Backward& backward);
+  void require_unspent(const std::vector<bool>& defined, const Backward& backward) const;
   void spend(const std::vector<bool>& defined, const Backward& backward);
   void check_versions(const Backward& backward);
   void keep_parameter_edges();
@@ -64,11 +65,11 @@ class CallNode : public torch::autograd::Node {
   c10::SmallVector<WatchedResult, 1> results_;
   std::vector<torch::autograd::SavedVariable> hooked_;  // all of it, where the user's hooks pack it
   bool released_ = false;
-  // Results that share nothing have graphs of their own in eager: a backward for some results
-  // spends no more than they need. Both lists are empty until there is one.
-  std::vector<bool> taken_;  // by slot: values that it has read
+  // Results may be differentiated one by one; what eager frees then is what the formulas of the
+  // result read. Both lists are empty until that happens.
   std::vector<bool> spent_;  // by tangent
-  bool spared_ = false;      // it has just released what it read
+  std::vector<bool> taken_;  // by slot
+  bool spared_ = false;      // the last backward has released what it may by itself
 };
 
 }  // namespace tandem::runtime

@@ -2,30 +2,15 @@
 
 #include "base/error.h"
 #include "ops/shares_memory.h"
+#include "runtime/constant_text.h"
 
 #include <unordered_map>
 
 namespace tandem::runtime {
 namespace {
 
-std::string text_of(const detail::Constant& constant) {
-  return std::visit(
-      [](const auto& value) -> std::string {
-        using T = std::decay_t<decltype(value)>;
-        if constexpr (std::is_same_v<T, bool>) return value ? "true" : "false";
-        if constexpr (std::is_same_v<T, std::string>) return "\"" + value + "\"";
-        if constexpr (std::is_same_v<T, at::Generator>) return "a generator";
-        if constexpr (!std::is_same_v<T, bool> && !std::is_same_v<T, std::string> &&
-                      !std::is_same_v<T, at::Generator>) {
-          return base::str(value);
-        }
-        return {};
-      },
-      constant);
-}
-
 std::string text_of(const GuardFn::Value& value) {
-  return std::visit([](const auto& v) { return text_of(detail::Constant(v)); }, value);
+  return std::visit([](const auto& v) { return constant_text(detail::Constant(v)); }, value);
 }
 
 bool same(const detail::Constant& a, const detail::Constant& b) {
@@ -46,6 +31,21 @@ int64_t first_same(const detail::Flat& arguments, size_t index) {
   return static_cast<int64_t>(index);
 }
 
+/// `f32[4, 4]` or `undefined`.
+std::string tensor_text(const at::Tensor& tensor) { return TensorGuard(tensor).to_string(); }
+
+/// Whether somebody holds the tensor beside the two handles of an entry (its guards' and its own)
+/// and the gradient accumulator, which an entry keeps alive from call to call.
+bool has_other_owner(const at::Tensor& tensor) {
+  constexpr size_t kOfTheEntry = 2;
+  const size_t owners = tensor.use_count();
+  if (owners > kOfTheEntry + 1) return true;
+  const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(
+      tensor.unsafeGetTensorImpl()->autograd_meta());
+  const bool accumulator = meta && !meta->grad_accumulator_.expired();
+  return owners > kOfTheEntry + (accumulator ? 1 : 0);
+}
+
 }  // namespace
 
 Guards::Guards(const ThreadState& thread, const detail::Flat& arguments,
@@ -54,14 +54,17 @@ Guards::Guards(const ThreadState& thread, const detail::Flat& arguments,
       constants_(arguments.constants.begin(), arguments.constants.end()),
       names_(std::move(names)),
       modules_(options.modules),
-      handles_(options.closes_over),
       guard_on_(options.guard_on) {
   for (size_t i = 0; i < arguments.tensors.size(); ++i) {
     arguments_.emplace_back(arguments.tensors[i]);
     first_same_.push_back(first_same(arguments, i));
   }
-  for (const at::Tensor* handle : handles_)
-    handle_targets_.push_back(handle->unsafeGetTensorImpl());
+  for (const at::Tensor* handle : options.closes_over) {
+    handles_.push_back({handle,
+                        c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(
+                            handle->getIntrusivePtr()),
+                        tensor_text(*handle)});
+  }
   if (guard_on_) guard_value_ = guard_on_();
 }
 
@@ -73,6 +76,7 @@ void Guards::add_trace(std::vector<at::Tensor> lifted, const ir::Signature& sign
     lifted_guards_.emplace_back(lifted_[i]);
     lifted_names_.push_back(ir::to_string(signature.inputs[i].role));
     lifted_set_.insert(lifted_[i].unsafeGetTensorImpl());
+    owned_outside_.push_back(has_other_owner(lifted_[i]));
     by_storage[lifted_[i].storage().unsafeGetStorageImpl()].push_back(i);
   }
   for (auto& [storage, group] : by_storage) {
@@ -101,6 +105,24 @@ void Guards::add_trace(std::vector<at::Tensor> lifted, const ir::Signature& sign
       written_arguments_.push_back(static_cast<size_t>(signature.inputs[i].role.index));
     }
   }
+  if (written_lifted_.empty()) return;
+  for (const at::Tensor& tensor : lifted_) {
+    lifted_places_.push_back({tensor.storage().unsafeGetStorageImpl(), tensor.storage_offset()});
+  }
+}
+
+void Guards::add_storage_offsets(const detail::Flat& arguments) {
+  for (const at::Tensor& tensor : lifted_) lifted_offsets_.push_back(tensor.storage_offset());
+  for (const at::Tensor& tensor : arguments.tensors) {
+    argument_offsets_.push_back(tensor.defined() ? tensor.storage_offset() : 0);
+  }
+}
+
+bool Guards::is_stale() const {
+  for (size_t i = 0; i < lifted_.size(); ++i) {
+    if (owned_outside_[i] && !has_other_owner(lifted_[i])) return true;
+  }
+  return false;
 }
 
 bool Guards::hold(const ThreadState& thread, const detail::Flat& arguments) const {
@@ -131,8 +153,9 @@ bool Guards::check(const ThreadState& thread, const detail::Flat& arguments, Fai
   for (size_t i = 0; i < constants_.size(); ++i) {
     if (!same(constants_[i], arguments.constants[i])) {
       return fail([&] {
-        return base::str("constant ", i, " of the arguments is ", text_of(arguments.constants[i]),
-                         ", compiled for ", text_of(constants_[i]));
+        return base::str("constant ", i, " of the arguments is ",
+                         constant_text(arguments.constants[i]), ", compiled for ",
+                         constant_text(constants_[i]));
       });
     }
   }
@@ -145,9 +168,11 @@ bool Guards::check(const ThreadState& thread, const detail::Flat& arguments, Fai
   }
   if (!modules_.holds()) return fail([&] { return *modules_.difference(); });
   for (size_t i = 0; i < handles_.size(); ++i) {
-    if (handles_[i]->unsafeGetTensorImpl() != handle_targets_[i]) {
+    const Handle& handle = handles_[i];
+    if (handle.variable->unsafeGetTensorImpl() != handle.target._unsafe_get_target()) {
       return fail([&] {
-        return base::str("closes_over[", i, "] refers to another tensor than at the trace");
+        return base::str("closes_over[", i, "] refers to another tensor (",
+                         tensor_text(*handle.variable), ") than at the trace (", handle.text, ")");
       });
     }
   }
@@ -159,7 +184,8 @@ bool Guards::check(const ThreadState& thread, const detail::Flat& arguments, Fai
       });
     }
   }
-  return check_lifted(fail) && check_aliases(arguments, fail) && check_values(arguments, fail);
+  return check_lifted(fail) && check_lifted_memory(fail) && check_aliases(arguments, fail) &&
+         check_offsets(arguments, fail) && check_values(arguments, fail);
 }
 
 /// Last: it is the only one that reads data.
@@ -181,7 +207,18 @@ bool Guards::check_lifted(Fail&& fail) const {
         return base::str(lifted_names_[i], ": ", lifted_guards_[i].difference(lifted_[i]));
       });
     }
+    if (owned_outside_[i] && !has_other_owner(lifted_[i])) {
+      return fail([&] {
+        return base::str(lifted_names_[i], " (", lifted_guards_[i].to_string(),
+                         ") is no longer held by the program, so the function must use another");
+      });
+    }
   }
+  return true;
+}
+
+template <class Fail>
+bool Guards::check_lifted_memory(Fail&& fail) const {
   // `.data()` of a parameter is a tensor of its own on the same storage; set_data() would part
   // them.
   for (const std::vector<size_t>& group : shared_storage_) {
@@ -193,6 +230,46 @@ bool Guards::check_lifted(Fail&& fail) const {
         });
       }
     }
+  }
+  // The trace refused written tensors that share memory: none do while all lie where they lay.
+  if (!lifted_moved()) return true;
+  for (size_t written : written_lifted_) {
+    for (size_t k = 0; k < lifted_.size(); ++k) {
+      if (ops::shares_memory(lifted_[written], lifted_[k])) {
+        return fail([&] {
+          return base::str(lifted_names_[written], " is written and shares memory with ",
+                           lifted_names_[k]);
+        });
+      }
+    }
+  }
+  return true;
+}
+
+bool Guards::lifted_moved() const {
+  for (size_t i = 0; i < lifted_places_.size(); ++i) {
+    if (lifted_[i].storage().unsafeGetStorageImpl() != lifted_places_[i].storage ||
+        lifted_[i].storage_offset() != lifted_places_[i].offset) {
+      return true;
+    }
+  }
+  return false;
+}
+
+template <class Fail>
+bool Guards::check_offsets(const detail::Flat& arguments, Fail&& fail) const {
+  const auto same = [&](const std::string& name, int64_t now, int64_t then) {
+    return now == then || fail([&] {
+             return base::str(name, ": storage offset is ", now, ", compiled for ", then);
+           });
+  };
+  for (size_t i = 0; i < lifted_offsets_.size(); ++i) {
+    if (!same(lifted_names_[i], lifted_[i].storage_offset(), lifted_offsets_[i])) return false;
+  }
+  for (size_t i = 0; i < argument_offsets_.size(); ++i) {
+    const at::Tensor& tensor = arguments.tensors[i];
+    if (!tensor.defined()) continue;
+    if (!same(names_[i], tensor.storage_offset(), argument_offsets_[i])) return false;
   }
   return true;
 }
@@ -251,7 +328,8 @@ bool Guards::check_aliases(const detail::Flat& arguments, Fail&& fail) const {
 std::vector<std::string> Guards::texts() const {
   std::vector<std::string> texts{thread_.to_string()};
   for (size_t i = 0; i < constants_.size(); ++i) {
-    texts.push_back(base::str("constant ", i, " of the arguments is ", text_of(constants_[i])));
+    texts.push_back(
+        base::str("constant ", i, " of the arguments is ", constant_text(constants_[i])));
   }
   for (size_t i = 0; i < arguments_.size(); ++i) {
     std::string text = base::str(names_[i], ": ", arguments_[i].to_string());
@@ -262,7 +340,8 @@ std::vector<std::string> Guards::texts() const {
   }
   for (std::string& text : modules_.texts()) texts.push_back(std::move(text));
   for (size_t i = 0; i < handles_.size(); ++i) {
-    texts.push_back(base::str("closes_over[", i, "] refers to the same tensor"));
+    texts.push_back(
+        base::str("closes_over[", i, "] refers to the same tensor (", handles_[i].text, ")"));
   }
   if (guard_on_) texts.push_back(base::str("guard_on returns ", text_of(*guard_value_)));
   for (size_t i = 0; i < lifted_.size(); ++i) {
@@ -270,6 +349,9 @@ std::vector<std::string> Guards::texts() const {
   }
   for (const ClosedOver& closed : closed_over_) {
     texts.push_back(names_[closed.argument] + " is the tensor that the function closes over");
+  }
+  if (!argument_offsets_.empty() || !lifted_offsets_.empty()) {
+    texts.push_back("every input starts where it did in its storage: as_strided counts from there");
   }
   if (!written_arguments_.empty() || !written_lifted_.empty()) {
     texts.push_back("no written input shares memory with another input");

@@ -7,6 +7,7 @@
 #include "tandem/function.h"
 #include "tandem/ir/signature.h"
 
+#include <c10/core/UndefinedTensorImpl.h>
 #include <c10/util/flat_hash_map.h>
 
 #include <optional>
@@ -23,15 +24,23 @@ class Guards {
   /// `names` say what to call the arguments, one per tensor.
   Guards(const ThreadState& thread, const detail::Flat& arguments, std::vector<std::string> names,
          const Options& options);
-  /// After the trace: what it found, and the arguments that it ran on.
+  /// After the trace: what it found, and the arguments that it ran on. `lifted` are one handle, the
+  /// caller keeps one more for the entry.
   void add_trace(std::vector<at::Tensor> lifted, const ir::Signature& signature,
                  const detail::Flat& arguments);
+  /// Also where each input starts in its storage: `as_strided` and its gradient count from there.
+  /// After add_trace.
+  void add_storage_offsets(const detail::Flat& arguments);
 
   /// Whether the entry may serve: one pass, nothing allocated, no text made.
   bool hold(const ThreadState& thread, const detail::Flat& arguments) const;
   /// The same question, answered with words: nothing, or which guard failed with both values.
   std::optional<std::string> mismatch(const ThreadState& thread,
                                       const detail::Flat& arguments) const;
+  /// The program has let go of a lifted tensor: its closure must refer to another one by now, and
+  /// no call can ever be served again. Not every such case is seen: graphs of earlier calls count
+  /// as owners, too.
+  bool is_stale() const;
   /// In checking order.
   std::vector<std::string> texts() const;
 
@@ -43,9 +52,14 @@ class Guards {
   template <class Fail>
   bool check_lifted(Fail&& fail) const;
   template <class Fail>
+  bool check_lifted_memory(Fail&& fail) const;
+  template <class Fail>
   bool check_aliases(const detail::Flat& arguments, Fail&& fail) const;
   template <class Fail>
+  bool check_offsets(const detail::Flat& arguments, Fail&& fail) const;
+  template <class Fail>
   bool check_values(const detail::Flat& arguments, Fail&& fail) const;
+  bool lifted_moved() const;
 
   ThreadState thread_;
   std::vector<detail::Constant> constants_;
@@ -54,8 +68,14 @@ class Guards {
   std::vector<int64_t>
       first_same_;  // per argument: the first argument that is the same tensor object
   ModuleGuard modules_;
-  std::vector<const at::Tensor*> handles_;
-  std::vector<const c10::TensorImpl*> handle_targets_;
+  /// A variable of the user, and what it referred to. Weak: the trace may not have used the tensor,
+  /// and an address that is watched is not used again.
+  struct Handle {
+    const at::Tensor* variable;
+    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> target;
+    std::string text;
+  };
+  std::vector<Handle> handles_;
   GuardFn guard_on_;
   std::optional<GuardFn::Value> guard_value_;
 
@@ -63,8 +83,16 @@ class Guards {
   ska::flat_hash_set<const c10::TensorImpl*> lifted_set_;
   std::vector<std::string> lifted_names_;
   std::vector<TensorGuard> lifted_guards_;
+  std::vector<uint8_t> owned_outside_;  // per lifted tensor, at the trace; `.data()` is not
   std::vector<std::vector<size_t>> shared_storage_;  // groups of lifted tensors on one storage
   std::vector<size_t> written_lifted_, written_arguments_;
+  /// Where the lifted tensors lay at the trace; kept only if one of them is written.
+  struct Place {
+    const c10::StorageImpl* storage;
+    int64_t offset;
+  };
+  std::vector<Place> lifted_places_;
+  std::vector<int64_t> lifted_offsets_, argument_offsets_;  // empty: nothing depends on them
   /// An argument that the function also closes over. Weak: arguments are not kept, and an address
   /// that is watched is not used again.
   struct ClosedOver {

@@ -45,22 +45,31 @@ const auto& registered(const torch::nn::Module& module) {
   return module.*member_of(Registry{});
 }
 
-const c10::TensorImpl* identity(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl(); }
-const torch::nn::Module* identity(const std::shared_ptr<torch::nn::Module>& m) { return m.get(); }
+using Watched = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
+Watched watch(const at::Tensor& tensor) { return Watched(tensor.getIntrusivePtr()); }
+const torch::nn::Module* watch(const std::shared_ptr<torch::nn::Module>& m) { return m.get(); }
+
+bool is_same(const at::Tensor& tensor, const Watched& then) {
+  return tensor.unsafeGetTensorImpl() == then._unsafe_get_target();
+}
+bool is_same(const std::shared_ptr<torch::nn::Module>& module, const torch::nn::Module* then) {
+  return module.get() == then;
+}
 
 template <class Dict>
 auto identities(const Dict& objects) {
-  std::vector<decltype(identity(objects.begin()->value()))> result;
-  for (const auto& item : objects) result.push_back(identity(item.value()));
+  std::vector<decltype(watch(objects.begin()->value()))> result;
+  for (const auto& item : objects) result.push_back(watch(item.value()));
   return result;
 }
 
 template <class Dict, class Identity>
 bool same_objects(const Dict& now, const std::vector<Identity>& then) {
-  return now.size() == then.size() &&
-         std::equal(then.begin(), then.end(), now.begin(), [](Identity expected, const auto& item) {
-           return identity(item.value()) == expected;
-         });
+  return now.size() == then.size() && std::equal(now.begin(), now.end(), then.begin(),
+                                                 [](const auto& item, const Identity& expected) {
+                                                   return is_same(item.value(), expected);
+                                                 });
 }
 
 std::string label(const std::string& path) {
@@ -75,7 +84,7 @@ std::optional<std::string> replaced(const char* kind, const std::string& path, c
   }
   size_t i = 0;
   for (const auto& item : now) {
-    if (identity(item.value()) != then[i++]) {
+    if (!is_same(item.value(), then[i++])) {
       return base::str(kind, " \"", path.empty() ? "" : path + ".", item.key(),
                        "\" is another than at the trace");
     }

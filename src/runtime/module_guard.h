@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/UndefinedTensorImpl.h>
 
 #include <memory>
 #include <optional>
@@ -33,8 +34,11 @@ class ModuleGuard {
     std::shared_ptr<torch::nn::Module> module;
     std::string path;
     bool training;
-    std::vector<const c10::TensorImpl*> parameters, buffers;
-    std::vector<const torch::nn::Module*> children;
+    // Weak: a tensor that the function did not use is not kept, and an address that is watched is
+    // not used again.
+    std::vector<c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>> parameters,
+        buffers;
+    std::vector<const torch::nn::Module*> children;  // kept by rows of their own
   };
   std::vector<One> modules_;
 };

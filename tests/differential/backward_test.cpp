@@ -82,6 +82,25 @@ TEST(Backward, ResultsThatShareNothingEachRunWithoutAKeptGraph) {
   });
 }
 
+// Two formulas read one saved value; eager's graph frees it for neither before its turn.
+TEST(Backward, ResultsThatShareAValueButNoFormulaEachRunWithoutAKeptGraph) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x, const Tensor& w) {
+      const Tensor h = x.tanh();
+      return std::pair{(w * h.detach()).sum(), (h * 2).sum()};
+    });
+    const Tensor x = leaf({4}), w = leaf({4});
+    for (bool first : {true, false}) {
+      const auto [a, b] = f(x, w);
+      (first ? a : b).backward();
+      (first ? b : a).backward();
+      twin.record("gradient", x.grad());
+      twin.record("gradient", w.grad());
+      twin.record_error("again", [&] { b.backward(); });
+    }
+  });
+}
+
 // Eager finds the graph freed only where it looks for a saved tensor.
 TEST(Backward, GraphThatHasSavedNothingRunsAgain) {
   expect_twins_agree([](Twin& twin) {

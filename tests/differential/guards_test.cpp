@@ -164,7 +164,7 @@ TEST(Guards, ArgumentThatIsAlsoClosedOver) {
 }
 
 TEST(Guards, ReboundHandleAndNamedValue) {
-  T mask = torch::ones({2});
+  T mask = torch::ones({2}), first = mask;
   int mode = 1;
   auto f = compile([&](const T& x) { return x * mask * mode; },
                    {.closes_over = {&mask}, .guard_on = [&] { return mode; }});
@@ -172,7 +172,8 @@ TEST(Guards, ReboundHandleAndNamedValue) {
   EXPECT_EQ(f(x).sum().item<float>(), 2);
   mask = torch::zeros({2});
   EXPECT_EQ(f(x).sum().item<float>(), 0);
-  EXPECT_EQ(last_miss(f), "entry 0: closes_over[0] refers to another tensor than at the trace");
+  EXPECT_EQ(last_miss(f),
+            "entry 0: closes_over[0] refers to another tensor (f32[2]) than at the trace (f32[2])");
   mode = 2;
   f(x);
   EXPECT_EQ(f.stats().entries, 3);

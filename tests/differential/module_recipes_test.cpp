@@ -348,5 +348,38 @@ TEST(ModuleRecipes, ParameterReplacedInTheModule) {
   });
 }
 
+TEST(ModuleRecipes, SubModuleReplaced) {
+  expect_training_agrees([](Twin& twin) {
+    Mlp net = make_net();
+    auto step = loss_function(twin, net);
+    auto optimizer = twin.optimizer(net->parameters());
+    for (int i = 0; i < kSteps; ++i) {
+      if (i == 7) {
+        net->second = net->replace_module("second", torch::nn::Linear(8, 3));
+        optimizer = twin.optimizer(net->parameters());
+      }
+      optimizer->zero_grad();
+      const auto [x, y] = make_batch();
+      step(x, y).backward();
+      optimizer->step();
+      twin.record_state(*net);
+    }
+    step.expect_misses({kFirst, "entry 0: sub-module \"second\" is another"});
+  });
+}
+
+TEST(ModuleRecipes, LayerAddedToASequential) {
+  expect_twins_agree([](Twin& twin) {
+    torch::nn::Sequential net(torch::nn::Linear(4, 4));
+    auto step = twin.compile(
+        net, [net](const Tensor& x) mutable { return net->forward(x).square().mean(); });
+    const Tensor x = torch::randn({3, 4});
+    twin.record("loss", step(x));
+    net->push_back(torch::nn::Tanh());
+    twin.record("loss with one layer more", step(x));
+    step.expect_misses({kFirst, "entry 0: the module has 2 sub-modules, compiled with 1"});
+  });
+}
+
 }  // namespace
 }  // namespace tandem::testing

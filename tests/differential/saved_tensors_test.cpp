@@ -354,6 +354,26 @@ TEST(SavedTensors, MemoryIsFreedByTheBackwardUnlessTheGraphIsKept) {
   EXPECT_EQ(bytes.now(), 0);
 }
 
+// Of two results, the first backward frees what only it reads, the second the rest.
+TEST(SavedTensors, MemoryIsFreedResultByResult) {
+  auto f = tandem::compile([](const Tensor& x, const Tensor& w) {
+    const Tensor h = x.exp();
+    return std::pair{(w.exp() * h.detach()).sum(), h.sin().sum()};
+  });
+  const Tensor x = leaf({1000}), w = leaf({1000});
+  f(x, w);
+  x.mutable_grad() = torch::zeros({1000});  // accumulated in place
+  w.mutable_grad() = torch::zeros({1000});
+  const AllocatedBytes bytes;
+  auto [a, b] = f(x, w);
+  EXPECT_GE(bytes.now(), 2 * 4000);
+  a.backward();
+  EXPECT_LT(bytes.now(), 2 * 4000);
+  EXPECT_GE(bytes.now(), 4000);
+  b.backward();
+  EXPECT_LE(bytes.now(), 2 * 64);  // the results themselves
+}
+
 // The graph of a call holds no more than eager's graph of the same ops.
 TEST(SavedTensors, NoMoreMemoryThanEager) {
   const auto body = [](const Tensor& x) { return (x.exp() * x.sin()).tanh().sum(); };

@@ -3,7 +3,7 @@
 //   <!-- example: forward -->
 //
 // in README.md or below docs/ must hold the example of that name: what the library prints for one
-// small training step, or the lines of this file between `// [name]` and `// [end]`.
+// small training step, or the lines of a file below between `// [name]` and `// [end]`.
 // TANDEM_UPDATE_GOLDEN=1 writes what came out into the pages; review the diff.
 
 #include "support/paths.h"
@@ -85,12 +85,11 @@ std::string join(const std::vector<std::string>& lines) {
   return text;
 }
 
-/// Everything between `// [name]` and `// [end]` in this file, without the indentation of the
-/// marks.
-void add_sources(Examples& examples) {
+/// Everything between `// [name]` and `// [end]` in the file, without the indentation of the marks.
+void add_sources(Examples& examples, const fs::path& file) {
   std::string name;
   size_t indent = 0;
-  for (const std::string& line : lines_of(kRoot / "tests/golden/stage_pages_test.cpp")) {
+  for (const std::string& line : lines_of(file)) {
     const size_t start = std::min(line.find_first_not_of(' '), line.size());
     const std::string_view rest = std::string_view(line).substr(start);
     if (rest == "// [end]") {
@@ -271,7 +270,8 @@ class OneThread {
 Examples all_examples() {
   OneThread one_thread;
   Examples examples;
-  add_sources(examples);
+  add_sources(examples, kRoot / "tests/golden/stage_pages_test.cpp");
+  add_sources(examples, kRoot / "tests/golden/training_step_page_test.cpp");
   add_step(examples);
   add_effects(examples);
   add_exported(examples);

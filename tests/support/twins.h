@@ -135,10 +135,24 @@ inline void expect_same_records(const Twin& eager, const Twin& compiled) {
   }
 }
 
+/// One thread for a scope: these programs are small, and threads that wait for each other on a busy
+/// machine take longer than all the rest.
+class OneThread {
+ public:
+  OneThread() { at::set_num_threads(1); }
+  ~OneThread() { at::set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_ = at::get_num_threads();
+};
+
 /// Runs the program eagerly, then compiled, from the same seed; their records and the random stream
 /// must be equal.
 inline void expect_twins_agree(const std::function<void(Twin&)>& program,
                                OptimizerKind kind = OptimizerKind::Sgd) {
+  const OneThread one_thread;
   const auto run = [&](bool compiled) {
     torch::manual_seed(11);
     Twin twin(compiled, kind);
