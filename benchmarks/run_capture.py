@@ -14,6 +14,8 @@ import sys
 
 from contest import Contestant, find_peer, peer_command, ratio, take_turns
 
+LINES_LIMIT = 1.20  # capture with source lines over capture without
+
 
 def summary(contestant):
     result = {"cold_capture_ms": contestant.answers[0]["capture_ms"]}
@@ -31,6 +33,7 @@ def measure(options, blocks, rounds):
     take_turns(contestants.values(), rounds)
     result = {"name": f"{blocks} block{'' if blocks == 1 else 's'}", "blocks": blocks}
     result |= {name: summary(contestant) for name, contestant in contestants.items()}
+    result["source_lines"] = cost_of_lines(contestants["tandem"])
     if options.peer:
         ours, theirs = (contestants[name].warm for name in ("tandem", "peer"))
         result["comparison"] = ratio([answer["capture_ms"] for answer in theirs],
@@ -40,6 +43,12 @@ def measure(options, blocks, rounds):
     return result
 
 
+def cost_of_lines(contestant):
+    """Time of a capture with source lines over that of one without, in the same process and round."""
+    return ratio([answer["capture_ms"] for answer in contestant.warm],
+                 [answer["without_lines_ms"] for answer in contestant.warm]) | {"limit": LINES_LIMIT}
+
+
 def print_case(result):
     columns = [name for name in ("tandem", "peer") if name in result]
     print(f"{'capture of ' + result['name']:<26}" + "".join(f"{name:>12}" for name in columns))
@@ -47,6 +56,9 @@ def print_case(result):
             ("cut in two, median ms", "split_ms", ".2f"), ("nodes of the joint graph", "nodes", "d")]
     for title, key, form in rows:
         print(f"{title:<26}" + "".join(f"{result[name][key]:>12{form}}" for name in columns))
+    lines = result["source_lines"]
+    print(f"with source lines {lines['ratio']:.3f} times as long as without (95 %: {lines['ratio_low']:.3f} to "
+          f"{lines['ratio_high']:.3f}; limit {lines['limit']:.2f})")
     if "comparison" in result:
         one = result["comparison"]
         print(f"tandem is {one['ratio']:.0f} times as fast (95 %: {one['ratio_low']:.0f} to {one['ratio_high']:.0f}, "

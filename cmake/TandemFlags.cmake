@@ -50,7 +50,7 @@ target_link_libraries(tandem_torch_flags INTERFACE tandem_flags Torch::Torch)
 
 # Library sources include the operators that they call, one header each; tests include torch/torch.h.
 add_library(tandem_component_flags INTERFACE)
-target_link_libraries(tandem_component_flags INTERFACE tandem_torch_flags)
+target_link_libraries(tandem_component_flags INTERFACE tandem_torch_flags LibdwHeaders::LibdwHeaders)
 target_compile_definitions(tandem_component_flags INTERFACE AT_PER_OPERATOR_HEADERS)
 
 configure_file("${PROJECT_SOURCE_DIR}/cmake/build_info.h.in" "${PROJECT_BINARY_DIR}/generated/base/build_info.h"

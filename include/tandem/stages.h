@@ -27,7 +27,7 @@ struct Joint {
 struct Saved {
   std::string name;  // as the graph text has it
   int64_t bytes = 0;
-  std::string line;  // where the user's program made it; empty if unknown
+  std::string line;  // where the user's program made it; empty if unknown. split() fills it in
   std::string why;
 };
 

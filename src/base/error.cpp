@@ -1,5 +1,6 @@
 #include "base/error.h"
 
+#include <algorithm>
 #include <string_view>
 
 namespace tandem {
@@ -10,6 +11,22 @@ Error::Error(std::string stage, const std::string& text)
 }  // namespace tandem
 
 namespace tandem::base {
+
+std::string detail_line(const std::string& label, const std::string& value, size_t width) {
+  if (value.empty()) return {};
+  std::string line = "\n  " + label + ":";
+  line.resize(3 + std::max(width, label.size() + 2), ' ');
+  return line + value;
+}
+
+std::string with_detail(std::string text, const std::string& label, const std::string& value) {
+  const size_t head = std::min(text.find('\n'), text.size());
+  // `\n  remedy:   read`: the new value goes where the others are.
+  size_t column = text.find(':', head);
+  if (column != std::string::npos) column = text.find_first_not_of(' ', column + 1);
+  const size_t width = column == std::string::npos ? 0 : column - head - 3;
+  return text.insert(head, detail_line(label, value, width));
+}
 
 void throw_internal(const char* stage, const char* condition, const char* file, int line,
                     const std::string& text) {

@@ -15,6 +15,20 @@ std::string str(const Parts&... parts) {
   return out.str();
 }
 
+/// `"\n  at:     net.cpp:41"`: a labelled line of an error whose values begin after `width`
+/// characters; nothing if `value` is empty.
+std::string detail_line(const std::string& label, const std::string& value, size_t width = 8);
+
+/// The text of an error with one more labelled line, the first below its head, in line with the
+/// others. Unchanged if `value` is empty.
+std::string with_detail(std::string text, const std::string& label, const std::string& value);
+
+template <class AnyError>
+AnyError with_detail(const AnyError& error, const std::string& label, const std::string& value) {
+  const std::string text = error.what();
+  return AnyError(error.stage(), with_detail(text.substr(error.stage().size() + 2), label, value));
+}
+
 [[noreturn]] void throw_internal(const char* stage, const char* condition, const char* file,
                                  int line, const std::string& text);
 

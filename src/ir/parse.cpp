@@ -408,7 +408,7 @@ class GraphParser {
     return graph_.add_region(std::move(body), std::move(operands), std::move(label), phase_).id();
   }
 
-  /// What follows a node on its line: `# net.cpp:41`. Any other comment is just one.
+  /// What follows a node on its line: `# net.cpp:41`, or a symbol. Any other comment is just one.
   Location location() {
     cursor_.skip_spaces();
     if (cursor_.here() != '#') return {};
@@ -417,13 +417,24 @@ class GraphParser {
     cursor_.set_position(cursor_.position() + 1 + comment.size());
     while (comment.starts_with(' ')) comment.remove_prefix(1);
     while (comment.ends_with(' ') || comment.ends_with('\r')) comment.remove_suffix(1);
+    if (is_symbol(comment)) return {std::string(comment), 0};
     size_t colon = comment.rfind(':');
     if (colon == std::string_view::npos) return {};
-    Location place{.file = std::string(comment.substr(0, colon))};
+    int64_t line = 0;
     std::string_view digits = comment.substr(colon + 1);
-    auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), place.line);
-    if (error != std::errc() || end != digits.data() + digits.size()) return {};
-    return place;
+    auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), line);
+    if (error != std::errc() || end != digits.data() + digits.size() || line <= 0) return {};
+    return {std::string(comment.substr(0, colon)), line};
+  }
+
+  /// `libnet.so(forward+0x1a)`: what a location is without debug information.
+  static bool is_symbol(std::string_view comment) {
+    size_t offset = comment.rfind("+0x");
+    if (!comment.ends_with(')') || offset == std::string_view::npos) return false;
+    if (comment.substr(0, offset).find('(') == std::string_view::npos) return false;
+    std::string_view digits = comment.substr(offset + 3, comment.size() - offset - 4);
+    return !digits.empty() &&
+           digits.find_first_not_of("0123456789abcdef") == std::string_view::npos;
   }
 
   // ---- types ----

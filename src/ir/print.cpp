@@ -259,9 +259,7 @@ class Printer {
   void location(const Location& location) {
     if (!location.known()) return;
     out_ += "  # ";
-    for (char c : location.file) out_ += static_cast<uint8_t>(c) < 0x20 ? '?' : c;
-    out_ += ':';
-    append_integer(out_, location.line);
+    for (char c : to_string(location)) out_ += static_cast<uint8_t>(c) < 0x20 ? '?' : c;
   }
 
   void definition(ValueId id) {

@@ -32,6 +32,7 @@ Gradients differentiate(tracing::Recording& recording, const Differentiation& ta
   gradients.raises.resize(task.roots.size());
   if (task.roots.empty() || task.wanted.empty()) return gradients;
 
+  recording.lines().set_outermost(__builtin_frame_address(0));
   const ir::NodeId mark = recording.graph().last_node();
   try {
     gradients.values = run_engine(task);

@@ -93,8 +93,13 @@ constexpr OpRow kRows[] = {
     other("_functional_sym_constrain_range", nullptr, Effect),
     other("_functional_sym_constrain_range_for_size", nullptr, Effect),
 
+    // ---- kernels that autocast reaches into ----
+    other("_trilinear", nullptr, CastsInside),
+    other("affine_grid_generator", nullptr, CastsInside),
+
     // ---- values computed from data ----
     other("_local_scalar_dense", nullptr, ReadsData | NeverOnZeros),
+    other("_pack_padded_sequence", nullptr, ReadsData | NeverOnZeros),
     other("allclose", nullptr, ReadsData | NeverOnZeros),
     other("equal", nullptr, ReadsData | NeverOnZeros | NotPointwise),
     other("is_nonzero", nullptr, ReadsData | NeverOnZeros),

@@ -146,24 +146,26 @@ class Specialiser {
       if (*known == *type) return zeros;
     }
     graph_.set_insert_point(reader.id());
-    const ir::ValueId zeros = type->is_contiguous() ? add_zeros(*type) : add_strided_zeros(*type);
+    const ir::ValueId zeros =
+        type->is_contiguous() ? add_zeros(*type, reader) : add_strided_zeros(*type, reader);
     graph_.set_insert_point(ir::kNoNode);
     zeros_.emplace_back(type, zeros);
     return zeros;
   }
 
-  ir::ValueId add_zeros(const ir::TensorType& type) {
+  ir::ValueId add_zeros(const ir::TensorType& type, const ir::Node& reader) {
     return graph_
         .add_op({.op = find("aten::zeros"),
                  .operands = {type.sizes, type.dtype, type.layout, type.device, ir::Operand{}},
                  .results = {ir::Type(type)},
-                 .phase = ir::Phase::Backward})
+                 .phase = ir::Phase::Backward,
+                 .location = reader.location()})
         .results()[0];
   }
 
   // Any strides, also those of an expanded tensor: as many zeros as the layout spans, seen through
   // it.
-  ir::ValueId add_strided_zeros(const ir::TensorType& type) {
+  ir::ValueId add_strided_zeros(const ir::TensorType& type, const ir::Node& reader) {
     ir::Size span = 1;
     bool empty = false;
     for (size_t i = 0; i < type.sizes.size(); ++i) {
@@ -171,12 +173,13 @@ class Specialiser {
       empty = empty || type.sizes[i] == ir::Size(0);
     }
     const ir::ValueId flat = add_zeros(
-        ir::TensorType::contiguous(type.dtype, {empty ? ir::Size(0) : span}, type.device));
+        ir::TensorType::contiguous(type.dtype, {empty ? ir::Size(0) : span}, type.device), reader);
     return graph_
         .add_op({.op = find("aten::as_strided"),
                  .operands = {flat, type.sizes, type.strides, ir::Operand{}},
                  .results = {ir::Type(type)},
-                 .phase = ir::Phase::Backward})
+                 .phase = ir::Phase::Backward,
+                 .location = reader.location()})
         .results()[0];
   }
 

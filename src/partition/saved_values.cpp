@@ -19,6 +19,11 @@ std::string op_name(const ir::Node& node) {
   return overload.empty() ? name : name + "." + overload;
 }
 
+ir::Location line_of(const ir::Graph& graph, ir::ValueId id) {
+  const ir::NodeId producer = graph.value(id).producer();
+  return producer == ir::kNoNode ? ir::Location() : graph.node(producer).location();
+}
+
 /// What a view was made from, or kNoValue for a value that is no repeatable view.
 ir::ValueId view_source(const ir::Graph& graph, ir::ValueId id) {
   const ir::NodeId producer = graph.value(id).producer();
@@ -121,6 +126,7 @@ std::vector<SavedValue> saved_values(const ir::Graph& joint) {
     if (joint.value(kept).tensor_type() == nullptr) {
       TANDEM_UNSUPPORTED("partition",
                          "a number computed at run time cannot be kept for the backward",
+                         base::detail_line("at", ir::to_string(line_of(joint, kept))),
                          "\n  value:  %", joint.value(kept).name(), ", ", crossings.why(id),
                          "\n  remedy: keep it in a tensor instead of reading it with item()");
     }
@@ -148,9 +154,20 @@ Saved describe(const ir::Graph& joint, const SavedValue& saved) {
   Saved description{.name = value.name(), .bytes = 0, .line = {}, .why = saved.why};
   if (value.is_input()) return description;
   if (value.tensor_type()->is_static()) description.bytes = value.tensor_type()->bytes();
-  const ir::Location& location = joint.node(value.producer()).location();
-  if (location.known()) description.line = base::str(location.file, ":", location.line);
+  const ir::Location location = line_of(joint, saved.value);
+  if (location.found()) description.line = ir::to_string(location);
   return description;
+}
+
+std::vector<Saved> saved_with_lines(const Split& split) {
+  std::vector<Saved> saved = split.saved;
+  for (const ir::Output& output : split.forward.outputs()) {
+    if (output.role.role != ir::Role::Saved || output.value == ir::kNoValue) continue;
+    const auto position = static_cast<size_t>(output.role.index);
+    if (position >= saved.size() || !saved[position].line.empty()) continue;
+    saved[position].line = ir::to_string(line_of(split.forward, output.value));
+  }
+  return saved;
 }
 
 }  // namespace tandem::partition

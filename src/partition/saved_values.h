@@ -30,7 +30,10 @@ bool is_repeatable(const ir::Node& node);
 /// alike.
 void name_saved_values(ir::Graph& joint, const std::vector<SavedValue>& saved);
 
-/// For people: name, bytes, source line and reason.
+/// For people: name, bytes and reason; the source line only if nothing has to be looked up for it.
 Saved describe(const ir::Graph& joint, const SavedValue& saved);
+
+/// The saved values of a split with their source lines.
+std::vector<Saved> saved_with_lines(const Split& split);
 
 }  // namespace tandem::partition

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "tandem/stages.h"
+#include "tracing/source_lines.h"
 
 #include <algorithm>
 #include <charconv>
@@ -160,6 +161,13 @@ constexpr Variable kVariables[] = {
      [](Options& options, const std::string& value) {
        return pick(options.rounding, value, {{"eager", Rounding::eager}, {"fast", Rounding::fast}});
      }},
+    {"TANDEM_SOURCE_LINES", "on or off",
+     [](Options&, const std::string& value) {
+       bool on = true;
+       if (!pick(on, value, {{"on", true}, {"off", false}})) return false;
+       tracing::set_source_lines(on);
+       return true;
+     }},
     {"TANDEM_VERIFY_EVERY", "an integer, at least 0",
      [](Options& options, const std::string& value) {
        return read_number(options.verify_every, value) && options.verify_every >= 0;
@@ -214,6 +222,7 @@ std::map<std::string, std::string> tandem_variables() {
 
 Options apply_environment(Options options) {
   base::set_log_level(base::LogLevel::Warning);
+  tracing::set_source_lines(true);
   for (const auto& [name, value] : tandem_variables()) {
     const Variable* variable = find_variable(name);
     if (variable == nullptr) {

@@ -8,7 +8,8 @@
 namespace tandem::pipeline {
 
 /// The options with every plain field that the environment sets (`TANDEM_BACKEND=eager`) replaced:
-/// it is for deployed binaries, so it beats the code. Also sets the log level from TANDEM_LOG.
+/// it is for deployed binaries, so it beats the code. Also sets what is process-wide: the log
+/// level from TANDEM_LOG, source lines from TANDEM_SOURCE_LINES.
 ///
 /// A value that cannot be read is a UserError that lists the legal ones. A TANDEM_ name that nobody
 /// knows warns once in this process, with the nearest name. An empty value counts as not set.

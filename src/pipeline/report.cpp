@@ -1,5 +1,6 @@
 #include "pipeline/report.h"
 
+#include "partition/saved_values.h"
 #include "pipeline/environment.h"
 
 #include <fmt/format.h>
@@ -42,7 +43,7 @@ std::string describe_entry(const runtime::EntryState& entry) {
       << entry.backend_name() << ": " << split.forward.node_count() << " forward nodes";
   if (split.signature.training) out << ", " << split.backward.node_count() << " backward nodes";
   out << "\n" << split.signature;
-  if (split.signature.training) describe_saved(out, split.saved);
+  if (split.signature.training) describe_saved(out, partition::saved_with_lines(split));
   out << "serves a call when\n";
   for (const std::string& guard : entry.guards().texts()) out << "  " << guard << "\n";
   return out.str();

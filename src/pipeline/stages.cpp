@@ -1,5 +1,6 @@
 /// The stages one by one, for people who build on them.
 #include "base/error.h"
+#include "partition/saved_values.h"
 #include "pipeline/environment.h"
 #include "pipeline/options.h"
 #include "pipeline/pipeline.h"
@@ -23,7 +24,9 @@ Joint export_joint(const FlatFunction& function, const Flat& arguments, const Op
 
 Split split(const Joint& joint, const Options& options) {
   pipeline::StageLog log("split", options.dump_dir);
-  return pipeline::cut(joint, options, log);
+  Split parts = pipeline::cut(joint, options, log);
+  parts.saved = partition::saved_with_lines(parts);
+  return parts;
 }
 
 Boxed lower(const Split& parts, std::shared_ptr<Backend> backend) {

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "ops/run_time_check.h"
+#include "partition/saved_values.h"
 
 #include <ostream>
 
@@ -84,7 +85,9 @@ std::vector<Guard> Entry::guards() const {
   return guards;
 }
 
-std::vector<Saved> Entry::saved() const { return state_->split().saved; }
+std::vector<Saved> Entry::saved() const { 
+  return partition::saved_with_lines(state_->split());
+}
 
 std::ostream& operator<<(std::ostream& out, const Entry& entry) {
   out << (entry.kind() == EntryKind::training ? "training" : "inference") << " entry, "

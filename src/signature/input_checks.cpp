@@ -12,16 +12,20 @@ namespace {
 
 using tracing::StandIn;
 
-void check_effects(const std::string& name, const ir::InputFacts& facts) {
+void check_effects(const tracing::Trace& trace, const StandIn& stand_in,
+                   const ir::InputFacts& facts) {
+  const std::string name = trace.name_of(stand_in);
   if (facts.metadata_changed) {
     TANDEM_UNSUPPORTED(
         "signature", name, " leaves the function with other sizes, strides or storage",
+        base::detail_line("at", trace.line_of(stand_in.tensor)),
         "\n  cause:  an in-place view or resize (t_, squeeze_, resize_, set_, ...) of it",
         "\n  remedy: use the out-of-place form and return the result");
   }
   if (facts.history_changed) {
     TANDEM_UNSUPPORTED(
         "signature", name, " is written in place by a differentiable operation",
+        base::detail_line("at", trace.line_of(stand_in.tensor)),
         "\n  cause:  an in-place op in grad mode, so that the argument itself gets a new grad_fn",
         "\n  remedy: use the out-of-place form and return the result, or write under "
         "torch::NoGradGuard");
@@ -91,6 +95,7 @@ void check_overlap(const tracing::Trace& trace, const ir::Signature& signature,
       if (!ops::shares_memory(written.real, other.real)) continue;
       TANDEM_UNSUPPORTED("signature", trace.name_of(written), " is written and shares memory with ",
                          trace.name_of(other),
+                         base::detail_line("at", trace.line_of(written.tensor)),
                          "\n  remedy: pass tensors that do not overlap, or clone() one of them");
     }
   }
@@ -103,7 +108,7 @@ void check_inputs(const tracing::Trace& trace, const ir::Signature& signature,
   check_held(trace);
   check_gradients(trace);
   for (size_t i = 0; i < order.size(); ++i) {
-    check_effects(trace.name_of(trace.stand_ins()[order[i]]), signature.inputs[i]);
+    check_effects(trace, trace.stand_ins()[order[i]], signature.inputs[i]);
   }
   check_overlap(trace, signature, order);
 }

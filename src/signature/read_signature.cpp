@@ -67,7 +67,8 @@ struct Identities {
   std::unordered_map<const c10::StorageImpl*, int64_t> outputs_on_storage;
 };
 
-ir::OutputFacts output_facts(Identities& identities, const at::Tensor& tensor, int64_t index) {
+ir::OutputFacts output_facts(const tracing::Trace& trace, Identities& identities,
+                             const at::Tensor& tensor, int64_t index) {
   ir::OutputFacts facts;
   if (!tensor.defined()) {
     facts.kind = ir::OutputKind::Undefined;
@@ -94,6 +95,7 @@ ir::OutputFacts output_facts(Identities& identities, const at::Tensor& tensor, i
     if (facts.requires_grad && made_by_custom_function(tensor)) {
       TANDEM_UNSUPPORTED("signature", "output ", index,
                          " is a view of an input made by a custom autograd function",
+                         base::detail_line("at", trace.line_of(tensor)),
                          "\n  value:  ", tracing::tensor_text(tensor),
                          "\n  remedy: return a copy of it (clone())");
     }
@@ -104,6 +106,7 @@ ir::OutputFacts output_facts(Identities& identities, const at::Tensor& tensor, i
   if (identities.outputs_on_storage[storage_of(tensor)] > 1) {
     TANDEM_UNSUPPORTED("signature", "output ", index,
                        " shares memory with another output without being a view of an input",
+                       base::detail_line("at", trace.line_of(tensor)),
                        "\n  value:  ", tracing::tensor_text(tensor),
                        "\n  remedy: return a copy of it (clone()), or one of the two only");
   }
@@ -111,6 +114,7 @@ ir::OutputFacts output_facts(Identities& identities, const at::Tensor& tensor, i
     TANDEM_UNSUPPORTED(
         "signature", "output ", index,
         " was made inside the function and became a leaf by requires_grad_()",
+        base::detail_line("at", trace.line_of(tensor)),
         "\n  value:  ", tracing::tensor_text(tensor),
         "\n  remedy: call requires_grad_() on the result outside the compiled function");
   }
@@ -165,7 +169,7 @@ ir::Signature read_signature(tracing::Trace& trace) {
     }
   }
   for (size_t i = 0; i < results.size(); ++i) {
-    ir::OutputFacts facts = output_facts(identities, results[i], static_cast<int64_t>(i));
+    ir::OutputFacts facts = output_facts(trace, identities, results[i], static_cast<int64_t>(i));
     if (values[i] != ir::kNoValue)
       facts.type = trace.recording().graph().value(values[i]).tensor_type();
     signature.outputs.push_back(std::move(facts));

@@ -53,7 +53,7 @@ class Builder {
  private:
   void add_node(const ir::Node& node) {
     if (replacement_.contains(node.results()[0])) return;
-    ir::OpSpec spec{.op = node.op(), .shape = node.result_shape()};
+    ir::OpSpec spec{.op = node.op(), .shape = node.result_shape(), .location = node.location()};
     spec.operands.assign(node.operands().begin(), node.operands().end());
     spec.operands[0] = replacement_.at(*node.operands()[0].get_if<ir::ValueId>());
     for (ir::ValueId result : node.results())

@@ -4,9 +4,12 @@
 #include "tracing/recording.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/lift_fresh.h>
 #include <c10/core/DefaultDtype.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <cstring>
@@ -32,6 +35,14 @@ bool untouched(const at::Tensor& tensor) {
 
 }  // namespace
 
+void HostTensors::take_history(Known& known, const at::Tensor& tensor) {
+  if (known.has_history || !tensor.grad_fn()) return;
+  known.has_history = true;
+  const auto& node = tensor.grad_fn();
+  torch::autograd::impl::set_gradient_edge(known.traced,
+                                           torch::autograd::Edge(node, tensor.output_nr()));
+}
+
 bool HostTensors::make(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   if (op.operator_name() != empty_op().operator_name()) return false;
   // (size, *, dtype, layout, device, pin_memory, memory_format)
@@ -55,6 +66,14 @@ bool HostTensors::make(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
   return true;
 }
 
+void HostTensors::follow_resize(const at::Tensor& tensor) {
+  const auto it = known_.find(tensor.storage().unsafeGetStorageImpl());
+  if (it == known_.end()) return;
+  OutsideTrace outside;
+  at::AutoDispatchBelowADInplaceOrView below;
+  tensor.resize_(it->second.traced.sizes());
+}
+
 std::optional<at::Tensor> HostTensors::stand_in(const at::Tensor& tensor) {
   auto it = known_.find(tensor.storage().unsafeGetStorageImpl());
   if (it == known_.end()) return std::nullopt;
@@ -67,12 +86,14 @@ std::optional<at::Tensor> HostTensors::stand_in(const at::Tensor& tensor) {
     } else {
       Recording& recording = *current_recording();
       OutsideTrace outside;
-      const ir::Node& node = recording.graph().add_constant(known.real.detach().clone());
+      ir::Node& node = recording.graph().add_constant(known.real.detach().clone());
+      recording.graph().set_location(node, recording.lines().current());
       known.traced = at::functionalization::impl::to_functional_tensor(
           recording.wrap(node.results()[0], recording.metadata().meta_of(known.real)));
     }
-    if (tensor.requires_grad()) known.traced.set_requires_grad(true);
+    if (tensor.requires_grad() && tensor.is_leaf()) known.traced.set_requires_grad(true);
   }
+  take_history(known, tensor);
   return known.traced;
 }
 

@@ -23,12 +23,21 @@ class HostTensors {
   /// The traced tensor for memory that `make` gave out; nullopt for any other tensor.
   std::optional<at::Tensor> stand_in(const at::Tensor& tensor);
 
+  /// After the traced tensor was resized: autograd looks at the size of the real one where a custom
+  /// function returns it.
+  void follow_resize(const at::Tensor& tensor);
+
  private:
   struct Known {
     at::Tensor real;    // keeps the address from being used again
     at::Tensor traced;  // undefined until the first use
     torch::jit::Stack call;
+    bool has_history = false;  // a custom autograd function returned it; passed on to `traced`
   };
+  /// A custom autograd function that returns memory of its own making is wired to the real tensor;
+  /// its node belongs to the traced one.
+  static void take_history(Known& known, const at::Tensor& tensor);
+
   // By storage: `torch::empty` wraps what `at::empty` gave it into another tensor on the same
   // memory.
   std::unordered_map<const c10::StorageImpl*, Known> known_;

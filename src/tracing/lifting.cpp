@@ -1,6 +1,8 @@
 #include "tracing/lifting.h"
 
+#include "base/error.h"
 #include "ops/libtorch_version.h"
+#include "tracing/draws.h"
 #include "tracing/recording.h"
 #include "tracing/traced_tensor.h"
 
@@ -14,6 +16,13 @@ bool is_outside_tensor(const at::Tensor& tensor) {
   // A wrapped number is a Scalar in disguise, a meta tensor a shape probe.
   return tensor.defined() && !is_traced(tensor) && !tensor.is_meta() &&
          !tensor.unsafeGetTensorImpl()->is_wrapped_number();
+}
+
+bool resizes(const c10::OperatorHandle& op) {
+  static const auto resize = c10::Dispatcher::singleton().findSchemaOrThrow("aten::resize_", "");
+  static const auto resize_as =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::resize_as_", "");
+  return op == resize || op == resize_as;
 }
 
 void lift(Recording& recording, c10::IValue& value) {
@@ -36,17 +45,38 @@ void lift(Recording& recording, c10::IValue& value) {
   }
 }
 
+void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (recording.host_tensors().make(op, *stack)) return;
+  const size_t first = stack->size() - op.schema().arguments().size();
+  const at::Tensor resized = resizes(op) ? (*stack)[first].toTensor() : at::Tensor();
+  for (size_t i = first; i < stack->size(); ++i) lift(recording, (*stack)[i]);
+  if (is_bernoulli(op)) {
+    // Called by the function itself, not made of an in-place call: its draws are in order.
+    (*stack)[first] = (*stack)[first].toTensor().contiguous();
+  }
+  op.callBoxed(*stack);
+  if (resized.defined() && !is_traced(resized)) recording.host_tensors().follow_resize(resized);
+}
+
 }  // namespace
 
 void lift_arguments(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   c10::impl::ExcludeDispatchKeyGuard once(c10::DispatchKeySet{libtorch::kLiftKey});
-  if (Recording* recording = current_recording()) {
-    if (recording->host_tensors().make(op, *stack)) return;
-    for (size_t i = stack->size() - op.schema().arguments().size(); i < stack->size(); ++i) {
-      lift(*recording, (*stack)[i]);
-    }
+  Recording* recording = current_recording();
+  if (recording == nullptr) {
+    op.callBoxed(*stack);
+    return;
   }
-  op.callBoxed(*stack);
+  // The topmost entry of the dispatcher: the frames above are those of the user's call.
+  OpLine line(recording->lines(), {__builtin_frame_address(0), __builtin_return_address(0)},
+              recording->phase());
+  try {
+    lift_and_call(*recording, op, stack);
+  } catch (const UserError& error) {
+    throw base::with_detail(error, "at", ir::to_string(recording->lines().current()));
+  } catch (const UnsupportedError& error) {
+    throw base::with_detail(error, "at", ir::to_string(recording->lines().current()));
+  }
 }
 
 }  // namespace tandem::tracing

@@ -4,13 +4,16 @@
 #include "ir/ivalue.h"
 #include "ir/op_names.h"
 #include "ops/libtorch_version.h"
+#include "ops/op_row.h"
 #include "ops/op_table.h"
+#include "tracing/draws.h"
 #include "tracing/equality.h"
 #include "tracing/operand_text.h"
 #include "tracing/recording.h"
 #include "tracing/traced_tensor.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/_is_any_true_ops.h>
 #include <ATen/ops/_local_scalar_dense_ops.h>
@@ -26,6 +29,8 @@ namespace {
 struct OpFacts {
   bool composite = false;  // libtorch decomposes it; so do we
   bool compares = false;   // `equal`, which C++ attention modules call on values
+  bool bernoulli = false;  // its draws follow the memory of its operand
+  bool casts_inside = false;
   int device_argument = -1;
 };
 
@@ -35,6 +40,9 @@ OpFacts make_facts(const c10::OperatorHandle& op) {
   // would round differently from eager.
   facts.composite = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
                     !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+  facts.bernoulli = is_bernoulli(op);
+  const ops::OpRow* row = ops::find_row(op);
+  facts.casts_inside = row && (row->facts & ops::Fact::CastsInside);
   facts.compares = op.operator_name().name == "aten::equal";
   const auto& arguments = op.schema().arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -71,6 +79,19 @@ ops::TensorMeta meta_of_operand(ops::MetadataPropagator& metadata, const at::Ten
   return metadata.meta_of(tensor);
 }
 
+/// Autocast would reach ops that a kernel calls on this device.
+bool autocast_is_on(c10::ArrayRef<c10::IValue> args) {
+  bool on = false;
+  for (const c10::IValue& arg : args) {
+    for_each_tensor(arg, [&](const at::Tensor& tensor) {
+      const auto key =
+          at::autocast::get_autocast_dispatch_key_from_device_type(tensor.device().type());
+      on = on || !c10::impl::tls_is_dispatch_key_excluded(key);
+    });
+  }
+  return on;
+}
+
 /// The engine asks in anomaly mode whether a gradient holds a NaN. A trace has no data that could;
 /// the gradients that leave a call are checked whenever it runs.
 bool is_anomaly_check(const Recording& recording, const c10::OperatorHandle& op,
@@ -94,7 +115,9 @@ std::vector<ir::Operand> operands_of(Recording& recording, const c10::OperatorHa
   const auto value_of = [&](const at::Tensor& tensor) -> ir::ValueId {
     if (!tensor.defined()) return ir::kNoValue;
     if (TracedTensor* traced = as_traced(tensor)) return traced->value();
-    return graph.node(graph.add_constant(tensor.detach().clone()).id()).results()[0];
+    ir::Node& node = graph.add_constant(tensor.detach().clone());
+    graph.set_location(node, recording.lines().current());
+    return node.results()[0];
   };
   const auto& arguments = op.schema().arguments();
   std::vector<ir::Operand> operands;
@@ -105,11 +128,31 @@ std::vector<ir::Operand> operands_of(Recording& recording, const c10::OperatorHa
   return operands;
 }
 
+/// The line of the op that is under way. Outside of ops libtorch catches up with writes through
+/// views: such a node belongs to what it reads, the youngest value first.
+ir::Location location_of(Recording& recording, const std::vector<ir::Operand>& operands) {
+  ir::Location location = recording.lines().current();
+  if (location.noted()) return location;
+  const ir::Graph& graph = recording.graph();
+  ir::NodeId youngest = ir::kNoNode;
+  for (const ir::Operand& operand : operands) {
+    operand.for_each_value([&](ir::ValueId id) {
+      const ir::NodeId producer = graph.value(id).producer();
+      if (producer != ir::kNoNode && (youngest == ir::kNoNode || producer > youngest)) {
+        youngest = producer;
+      }
+    });
+  }
+  return youngest == ir::kNoNode ? location : graph.node(youngest).location();
+}
+
 /// Adds the node and puts its traced results on the stack.
 void add_node(Recording& recording, const c10::OperatorHandle& op,
               std::vector<ir::Operand> operands, const std::vector<ops::MetaResult>& results,
               torch::jit::Stack* stack) {
-  ir::OpSpec spec{.op = op, .operands = std::move(operands), .phase = recording.phase()};
+  ir::OpSpec spec{.op = op, .phase = recording.phase()};
+  spec.location = location_of(recording, operands);
+  spec.operands = std::move(operands);
   bool has_list = false;
   for (const ops::MetaResult& result : results) {
     has_list |= result.kind == ops::MetaResult::Kind::TensorList;
@@ -203,11 +246,18 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
       return;
     }
   }
+  if (facts.casts_inside && autocast_is_on(args)) {
+    TANDEM_UNSUPPORTED("trace", "autocast reaches into the kernel of ", ir::op_text(op),
+                       ", where a graph cannot follow it", "\n  operands: ", operands_text(args),
+                       "\n  remedy:   switch autocast off around the call");
+  }
+  const c10::OperatorHandle& recorded =
+      facts.bernoulli ? bernoulli_to_record(op, args[0].toTensor()) : op;
   const std::vector<ops::MetaResult>& results =
-      recording->metadata().propagate(op, {args.data(), args.size()}, meta_of_operand);
-  std::vector<ir::Operand> operands = operands_of(*recording, op, args);
+      recording->metadata().propagate(recorded, {args.data(), args.size()}, meta_of_operand);
+  std::vector<ir::Operand> operands = operands_of(*recording, recorded, args);
   stack->resize(stack->size() - arity);
-  add_node(*recording, op, std::move(operands), results, stack);
+  add_node(*recording, recorded, std::move(operands), results, stack);
 }
 
 }  // namespace tandem::tracing

@@ -3,6 +3,7 @@
 #include "ops/metadata.h"
 #include "tandem/ir/graph.h"
 #include "tracing/host_tensors.h"
+#include "tracing/source_lines.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -41,6 +42,8 @@ class Recording {
   bool compare_inputs(ir::ValueId a, ir::ValueId b) { return compare_inputs_(a, b); }
 
   HostTensors& host_tensors() { return host_tensors_; }
+  SourceLines& lines() { return lines_; }
+  const SourceLines& lines() const { return lines_; }
 
   /// Forgets every node after `last` (kNoNode: all of them). For a backward that raised half-way.
   void rewind(ir::NodeId last);
@@ -53,6 +56,7 @@ class Recording {
   StandInOf stand_in_of_;
   CompareInputs compare_inputs_;
   HostTensors host_tensors_;
+  SourceLines lines_;
 };
 
 /// The recording of the trace that runs on this thread; null if none does. libtorch hands its

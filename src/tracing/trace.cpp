@@ -107,6 +107,7 @@ bool Trace::compare_inputs(ir::ValueId a, ir::ValueId b) {
 void Trace::run(const detail::FlatFunction& function) {
   const ThreadSwitches before = ThreadSwitches::now();
   try {
+    recording_.lines().set_outermost(__builtin_frame_address(0));
     results_ = function(stand_in_arguments_);
   } catch (const c10::Error& error) {
     before.restore();
@@ -114,7 +115,7 @@ void Trace::run(const detail::FlatFunction& function) {
     if (is_unfollowed_write(text)) {
       TANDEM_UNSUPPORTED(
           "trace", "an op writes or returns one of its arguments and has no functional form",
-          "\n  libtorch: ", text,
+          where(), "\n  libtorch: ", text,
           "\n  remedy:   register an op that returns a new tensor, or call it outside the "
           "compiled function");
     }
@@ -123,7 +124,7 @@ void Trace::run(const detail::FlatFunction& function) {
         "trace",
         "the function reads the data of a tensor (data_ptr, accessor, printing), "
         "which a trace does not have",
-        "\n  libtorch: ", text,
+        where(), "\n  libtorch: ", text,
         "\n  remedy:   read it outside the compiled function, or compute with tensor ops");
   } catch (...) {
     before.restore();
@@ -141,6 +142,18 @@ void Trace::run(const detail::FlatFunction& function) {
   redirect_edges(
       {results_.tensors.data(), results_.tensors.size()}, first_sequence_number_,
       [this](const at::Tensor& real) { stand_in_of(real); }, stand_ins_);
+}
+
+std::string Trace::where() const {
+  const SourceLines& lines = recording_.lines();
+  return base::detail_line(lines.last_threw() ? "at" : "after", ir::to_string(lines.last()), 10);
+}
+
+std::string Trace::line_of(const at::Tensor& tensor) const {
+  const ir::Graph& graph = recording_.graph();
+  const ir::ValueId value = current_value(tensor);
+  const ir::NodeId node = value == ir::kNoValue ? ir::kNoNode : graph.value(value).producer();
+  return node == ir::kNoNode ? std::string() : ir::to_string(graph.node(node).location());
 }
 
 std::string Trace::name_of(const StandIn& stand_in) const {

@@ -51,11 +51,15 @@ class Trace {
 
   /// The other way round, for errors: `argument 1`, `parameter "fc.weight"`.
   std::string name_of(const StandIn& stand_in) const;
+  /// Where the function made what a traced tensor holds now: `net.cpp:41`; empty if unknown.
+  std::string line_of(const at::Tensor& tensor) const;
 
  private:
   at::Tensor stand_in_of(const at::Tensor& real);
   bool compare_inputs(ir::ValueId a, ir::ValueId b);
   void add(const at::Tensor& real, ir::Descriptor role, std::string name);
+  /// A line of an error: of the op that threw, else of the last one before.
+  std::string where() const;
 
   Recording recording_;
   const KnownTensors known_;

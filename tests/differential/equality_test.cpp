@@ -36,6 +36,15 @@ TEST(Equality, ATracedTensorEqualsItself) {
                       twice.add_(1);
                       return Tensors{branch(twice, alias)};
                     });
+  auto step = tandem::compile([](const at::Tensor& x) {
+    const at::Tensor twice = x * 2;
+    const at::Tensor alias = twice.view({3});
+    twice.add_(1);
+    return branch(twice, alias);
+  });
+  step(torch::ones({3}));
+  step(torch::ones({3}));
+  EXPECT_EQ(step.stats().eager_calls, 0);
 }
 
 TEST(Equality, TheSamePureOpsOnTheSameTensorsAreEqual) {

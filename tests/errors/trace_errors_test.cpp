@@ -13,6 +13,9 @@ namespace {
 using test::error_text;
 using T = at::Tensor;
 
+// Where it stands, as errors say it.
+#define HERE (std::string(__FILE__) + ":" + std::to_string(__LINE__))
+
 T leaf(at::IntArrayRef sizes) { return torch::randn(sizes).set_requires_grad(true); }
 
 template <class F>
@@ -29,15 +32,24 @@ std::string unsupported(F function, const T& x) {
 }
 
 TEST(TraceErrors, ReadingAValue) {
-  const std::string text =
-      unsupported([](const T& x) { return x * x.sum().item<float>(); }, torch::ones({4}));
+  std::string line;
+  const std::string text = unsupported(
+      [&](const T& x) {
+        const T sum = x.sum();
+        return x * (line = HERE, sum.item<float>());
+      },
+      torch::ones({4}));
   EXPECT_EQ(
       text,
       "trace: aten._local_scalar_dense reads the value of a tensor, which a trace does not have\n"
-      "  operands: f32[]\n"
-      "  remedy:   read it outside the compiled function and pass the number as an argument, or "
-      "keep the "
-      "computation on tensors (torch::where instead of if)");
+      "  at:       " +
+          line +
+          "\n"
+          "  operands: f32[]\n"
+          "  remedy:   read it outside the compiled function and pass the number as an argument, "
+          "or "
+          "keep the "
+          "computation on tensors (torch::where instead of if)");
 }
 
 TEST(TraceErrors, BranchingOnAClosedOverTensor) {
@@ -48,12 +60,19 @@ TEST(TraceErrors, BranchingOnAClosedOverTensor) {
 }
 
 TEST(TraceErrors, ReadingADataPointer) {
-  const std::string text =
-      unsupported([](const T& x) { return x * x.data_ptr<float>()[0]; }, torch::ones({4}));
+  std::string line;
+  const std::string text = unsupported(
+      [&](const T& x) {
+        const T y = (line = HERE, x * 2);
+        return x * y.data_ptr<float>()[0];
+      },
+      torch::ones({4}));
   EXPECT_EQ(text.substr(0, text.find('\n')),
             "trace: the function reads the data of a tensor (data_ptr, accessor, printing), which "
             "a trace does not "
             "have");
+  // No op reads a pointer, so the last one before is what is known.
+  EXPECT_NE(text.find("\n  after:    " + line + "\n  libtorch: "), std::string::npos) << text;
   EXPECT_NE(text.find("\n  remedy:   read it outside the compiled function"), std::string::npos);
 }
 
@@ -70,12 +89,18 @@ TEST(TraceErrors, PrintingATensor) {
 }
 
 TEST(TraceErrors, SizeThatDependsOnData) {
-  EXPECT_EQ(unsupported([](const T& x) { return x.nonzero(); }, torch::ones({4})),
+  std::string line;
+  const std::string text =
+      unsupported([&](const T& x) { return (line = HERE, x.nonzero()); }, torch::ones({4}));
+  EXPECT_EQ(text,
             "trace: aten.nonzero has a result whose size depends on data\n"
-            "  operands: f32[4]\n"
-            "  remedy:   use a form with a fixed size (torch::where, masked_fill, a mask that "
-            "multiplies), or call it "
-            "outside the compiled function");
+            "  at:       " +
+                line +
+                "\n"
+                "  operands: f32[4]\n"
+                "  remedy:   use a form with a fixed size (torch::where, masked_fill, a mask that "
+                "multiplies), or call it "
+                "outside the compiled function");
 }
 
 TEST(TraceErrors, IndexingWithAMask) {
@@ -127,19 +152,31 @@ TEST(TraceErrors, OptimizerInside) {
 
 TEST(TraceErrors, DifferentiableWriteToAnArgument) {
   const T p = leaf({4});
+  std::string line;
+  const std::string text =
+      unsupported([&](const T& x) { return (line = HERE, x.mul_(2)) + 1; }, p * 1);
   EXPECT_EQ(
-      unsupported([](const T& x) { return x.mul_(2) + 1; }, p * 1),
+      text,
       "signature: argument 0 is written in place by a differentiable operation\n"
-      "  cause:  an in-place op in grad mode, so that the argument itself gets a new grad_fn\n"
-      "  remedy: use the out-of-place form and return the result, or write under "
-      "torch::NoGradGuard");
+      "  at:     " +
+          line +
+          "\n"
+          "  cause:  an in-place op in grad mode, so that the argument itself gets a new grad_fn\n"
+          "  remedy: use the out-of-place form and return the result, or write under "
+          "torch::NoGradGuard");
 }
 
 TEST(TraceErrors, ChangedMetadata) {
-  EXPECT_EQ(unsupported([](const T& x) { return x.t_() * 2; }, torch::ones({2, 3})),
+  std::string line;
+  const std::string text =
+      unsupported([&](const T& x) { return (line = HERE, x.t_()) * 2; }, torch::ones({2, 3}));
+  EXPECT_EQ(text,
             "signature: argument 0 leaves the function with other sizes, strides or storage\n"
-            "  cause:  an in-place view or resize (t_, squeeze_, resize_, set_, ...) of it\n"
-            "  remedy: use the out-of-place form and return the result");
+            "  at:     " +
+                line +
+                "\n"
+                "  cause:  an in-place view or resize (t_, squeeze_, resize_, set_, ...) of it\n"
+                "  remedy: use the out-of-place form and return the result");
 }
 
 TEST(TraceErrors, SwitchedRequiresGrad) {
@@ -157,26 +194,37 @@ TEST(TraceErrors, SwitchedRequiresGrad) {
 }
 
 TEST(TraceErrors, ResultsThatShareAnIntermediate) {
-  auto f = compile([](const T& x) {
-    T y = x * 2;
+  std::string line;
+  auto f = compile([&](const T& x) {
+    T y = (line = HERE, x * 2);
     return std::pair{y, y.view(-1)};
   });
+  const std::string text = error_text<UnsupportedError>([&] { f(torch::ones({2, 2})); });
   EXPECT_EQ(
-      error_text<UnsupportedError>([&] { f(torch::ones({2, 2})); }),
+      text,
       "signature: output 0 shares memory with another output without being a view of an input\n"
-      "  value:  f32[2, 2]\n"
-      "  remedy: return a copy of it (clone()), or one of the two only");
+      "  at:     " +
+          line +
+          "\n"
+          "  value:  f32[2, 2]\n"
+          "  remedy: return a copy of it (clone()), or one of the two only");
 }
 
 TEST(TraceErrors, WrittenArgumentThatOverlapsAnother) {
-  auto f = compile([](const T& x, const T& y) {
-    x.add_(1);
+  std::string line;
+  auto f = compile([&](const T& x, const T& y) {
+    line = HERE, x.add_(1);
     return x.sum() + y.sum();
   });
   const T base = torch::zeros({8});
-  EXPECT_EQ(error_text<UnsupportedError>([&] { f(base.slice(0, 0, 5), base.slice(0, 4, 8)); }),
+  const std::string text =
+      error_text<UnsupportedError>([&] { f(base.slice(0, 0, 5), base.slice(0, 4, 8)); });
+  EXPECT_EQ(text,
             "signature: argument 0 is written and shares memory with argument 1\n"
-            "  remedy: pass tensors that do not overlap, or clone() one of them");
+            "  at:     " +
+                line +
+                "\n"
+                "  remedy: pass tensors that do not overlap, or clone() one of them");
   EXPECT_EQ(base.sum().item<float>(), 0);
   // Neighbours on one storage are fine.
   EXPECT_EQ(f(base.slice(0, 0, 4), base.slice(0, 4, 8)).item<float>(), 4);
@@ -244,9 +292,13 @@ TEST(TraceErrors, OpThatReturnsItsArgument) {
   ASSERT_NE(library, nullptr);
   const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("errortest::bump_", "").typed<T(T)>();
-  const std::string text = unsupported([&](const T& x) { return op.call(x); }, torch::ones({2}));
-  EXPECT_EQ(text.substr(0, text.find('\n')),
-            "trace: an op writes or returns one of its arguments and has no functional form");
+  std::string line;
+  const std::string text =
+      unsupported([&](const T& x) { return (line = HERE, op.call(x)); }, torch::ones({2}));
+  EXPECT_EQ(text.substr(0, text.find("\n  libtorch: ")),
+            "trace: an op writes or returns one of its arguments and has no functional form\n"
+            "  at:       " +
+                line);
 }
 
 TEST(TraceErrors, GradModeLeftChanged) {
@@ -271,6 +323,35 @@ TEST(TraceErrors, CreateGraphThroughACompiledCall) {
             "  remedy: compute the inner gradient inside the compiled function with "
             "torch::autograd::grad(..., "
             "/*retain_graph=*/true, /*create_graph=*/true)");
+}
+
+struct ReadsAValue : torch::autograd::Function<ReadsAValue> {
+  static inline std::string line;
+  static T forward(torch::autograd::AutogradContext*, const T& x) { return x.exp(); }
+  static std::vector<T> backward(torch::autograd::AutogradContext*, std::vector<T> grads) {
+    return {grads[0] * (line = HERE, grads[0].item<float>())};
+  }
+};
+
+TEST(TraceErrors, ReadingAValueInTheBackward) {
+  const T x = leaf({});
+  const std::string text = unsupported([](const T& x) { return ReadsAValue::apply(x); }, x);
+  EXPECT_NE(text.find("\n  at:       " + ReadsAValue::line + "\n"), std::string::npos) << text;
+}
+
+// libtorch's own words stay what they are in eager.
+TEST(TraceErrors, ErrorsOfLibtorchPassThroughUnchanged) {
+  const auto wrong = [](const T& x) { return x.matmul(torch::ones({5})); };
+  const auto text_of = [](const auto& body) {
+    try {
+      body();
+    } catch (const c10::Error& error) {
+      return std::string(error.what_without_backtrace());
+    }
+    return std::string("(no error)");
+  };
+  EXPECT_EQ(text_of([&] { compile<T(T)>(wrong)(torch::ones({4})); }),
+            text_of([&] { wrong(torch::ones({4})); }));
 }
 
 struct Own : std::runtime_error {

@@ -22,6 +22,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <regex>
 #include <set>
 #include <span>
 #include <sstream>
@@ -103,6 +104,26 @@ void add_sources(Examples& examples, const fs::path& file) {
   }
 }
 
+/// Lines of this file become lines of the program that the page shows: `step.cpp:6`.
+std::string with_page_lines(const std::string& text) {
+  const std::vector<std::string> source = lines_of(kRoot / "tests/golden/stage_pages_test.cpp");
+  static const std::regex place(R"([^\s(]*/stage_pages_test\.cpp:(\d+))");
+  std::string result;
+  auto rest = text.cbegin();
+  for (std::sregex_iterator it(text.begin(), text.end(), place), end; it != end; ++it) {
+    const auto line = static_cast<size_t>(std::stoul((*it)[1]));
+    size_t mark = line;  // counted from 1: of the line before
+    while (mark > 0 && source[mark - 1].find("// [") == std::string::npos) --mark;
+    const std::string_view name = std::string_view(source[mark - 1]);
+    const size_t from = name.find('[') + 1;
+    result.append(rest, (*it)[0].first);
+    result.append(name.substr(from, name.find(']') - from));
+    result += ".cpp:" + std::to_string(line - mark);
+    rest = (*it)[0].second;
+  }
+  return result.append(rest, text.cend());
+}
+
 std::string print_dumps(const fs::path& folder) {
   std::vector<std::string> names;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
@@ -115,7 +136,8 @@ std::string print_dumps(const fs::path& folder) {
 std::string print_saved(const std::vector<Saved>& saved) {
   std::ostringstream out;
   for (const Saved& one : saved)
-    out << "%" << one.name << ", " << one.bytes << " bytes: " << one.why << "\n";
+    out << "%" << one.name << ", " << one.bytes << " bytes: " << one.why
+        << (one.line.empty() ? "" : " (" + one.line + ")") << "\n";
   return out.str();
 }
 
@@ -276,6 +298,7 @@ Examples all_examples() {
   add_effects(examples);
   add_exported(examples);
   add_miss(examples);
+  for (auto& [name, text] : examples) text = with_page_lines(text);
   return examples;
 }
 

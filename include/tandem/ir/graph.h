@@ -2,6 +2,7 @@
 
 #include "tandem/export.h"
 #include "tandem/ir/descriptor.h"
+#include "tandem/ir/location.h"
 #include "tandem/ir/operand.h"
 #include "tandem/ir/type.h"
 
@@ -22,14 +23,6 @@ namespace tandem::ir {
 class Graph;
 struct GraphSurgeon;  // of the tests: breaks graphs for the verifier
 struct UseLists;
-
-/// Where in the user's program a node comes from.
-struct TANDEM_API Location {
-  std::string file{};
-  int64_t line = 0;
-  bool known() const { return line > 0; }
-  friend bool operator==(const Location&, const Location&) = default;
-};
 
 /// Something that flows: an input of the graph or a result of a node.
 class TANDEM_API Value {

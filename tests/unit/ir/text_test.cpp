@@ -314,6 +314,20 @@ TEST(Text, ReadsLocationsWithColonsAndSpaces) {
   EXPECT_EQ(graph.node(NodeId{0}).location(), (Location{"C:/my dir/a.cpp", 12}));
 }
 
+// A program without debug information has no lines.
+TEST(Text, ReadsASymbolInPlaceOfALine) {
+  const std::string text =
+      graph_of("%y: f32[4, 4] = aten.sin(%x)  # libnet.so(net::forward(at::Tensor const&)+0x1a)");
+  const Graph graph = parse(text);
+  EXPECT_EQ(graph.node(NodeId{0}).location(),
+            (Location{"libnet.so(net::forward(at::Tensor const&)+0x1a)", 0}));
+  EXPECT_EQ(print(graph), text);
+  for (const char* comment : {"see (1)", "f(+0x)", "f(a+0xz)", "+0x1a)", "net.cpp:0", "a:-1"}) {
+    Graph other = parse(graph_of(std::string("%y: f32[4, 4] = aten.sin(%x)  # ") + comment));
+    EXPECT_FALSE(other.node(NodeId{0}).location().known()) << comment;
+  }
+}
+
 TEST(Text, SharesEqualTypes) {
   Graph graph = parse(graph_of("%y: f32[4, 4] = aten.sin(%x)\n  %z: f32[4, 4] = aten.sin(%y)"));
   EXPECT_EQ(graph.value(ValueId{1}).tensor_type(), graph.value(ValueId{2}).tensor_type());
