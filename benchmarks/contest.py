@@ -2,10 +2,13 @@
 
 import json
 import os
+import pathlib
 import random
 import statistics
 import subprocess
 import sys
+
+PEERS = pathlib.Path(__file__).resolve().parent / "peers"
 
 
 class Contestant:
@@ -60,6 +63,11 @@ def ratio(above, below, resamples=4000):
     return {"ratio": statistics.median(above) / statistics.median(below),
             "ratio_low": ratios[resamples // 40], "ratio_high": ratios[-1 - resamples // 40],
             "rounds": len(rounds)}
+
+
+def peer_command(python, script, *arguments):
+    """A script of peers/. torch's warning about a missing NumPy is none of our business."""
+    return [python, "-W", "ignore:Failed to initialize NumPy", PEERS / script, *arguments]
 
 
 def find_peer(python):

@@ -12,9 +12,8 @@ import pathlib
 import statistics
 import sys
 
-from contest import Contestant, find_peer, ratio, take_turns
+from contest import Contestant, find_peer, peer_command, ratio, take_turns
 
-HERE = pathlib.Path(__file__).resolve().parent
 LINES_LIMIT = 1.20  # capture with source lines over capture without
 
 
@@ -30,7 +29,7 @@ def summary(contestant):
 def measure(options, blocks, rounds):
     contestants = {"tandem": Contestant([options.program, blocks])}
     if options.peer:
-        contestants["peer"] = Contestant([options.peer, HERE / "peers" / "capture_peer.py", blocks])
+        contestants["peer"] = Contestant(peer_command(options.peer, "capture_peer.py", blocks))
     take_turns(contestants.values(), rounds)
     result = {"name": f"{blocks} block{'' if blocks == 1 else 's'}", "blocks": blocks}
     result |= {name: summary(contestant) for name, contestant in contestants.items()}

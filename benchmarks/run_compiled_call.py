@@ -11,9 +11,7 @@ import pathlib
 import statistics
 import sys
 
-from contest import Contestant, find_peer, ratio, take_turns
-
-HERE = pathlib.Path(__file__).resolve().parent
+from contest import Contestant, find_peer, peer_command, ratio, take_turns
 
 
 def main():
@@ -27,7 +25,7 @@ def main():
 
     contestants = [Contestant([options.program])]
     if options.peer:
-        contestants.append(Contestant([options.peer, HERE / "peers" / "compiled_call_peer.py"]))
+        contestants.append(Contestant(peer_command(options.peer, "compiled_call_peer.py")))
     take_turns(contestants, options.rounds)
 
     def times(contestant, name, kind):

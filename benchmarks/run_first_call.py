@@ -15,9 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-from contest import find_peer
-
-HERE = pathlib.Path(__file__).resolve().parent
+from contest import find_peer, peer_command
 
 
 def once(command, caches):
@@ -47,7 +45,7 @@ def main():
             with tempfile.TemporaryDirectory() as caches:
                 ours.append(once([options.program, model], caches))
                 if options.peer:
-                    theirs.append(once([options.peer, HERE / "peers" / "first_call_peer.py", model], caches))
+                    theirs.append(once(peer_command(options.peer, "first_call_peer.py", model), caches))
         case = {"name": model, "rounds": options.rounds,
                 "tandem_ms": statistics.median(answer["first_ms"] for answer in ours),
                 "tandem_second_ms": statistics.median(answer["second_ms"] for answer in ours)}

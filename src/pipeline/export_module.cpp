@@ -78,6 +78,16 @@ void check_inputs(const tracing::Trace& trace, const ir::Signature& signature, b
                      facts.requires_grad == facts.requires_grad_after,
                  "export", name, " is changed in a way that a graph cannot return");
   }
+  // A compiled function guards such an answer; a graph by itself has no guards.
+  for (const ir::EqualityFacts& facts : signature.equalities) {
+    auto name = [&](int64_t input) {
+      return trace.name_of(trace.stand_ins()[order[static_cast<size_t>(input)]]);
+    };
+    TANDEM_UNSUPPORTED("export", "the forward asks whether ", name(facts.a), " and ", name(facts.b),
+                       " have equal values, and the graph would keep today's answer",
+                       "\n  remedy: compare outside the module; if it is one tensor by design "
+                       "(self-attention), take one argument and use it twice");
+  }
 }
 
 void check_loss(const ir::Signature& signature, int64_t loss_output) {

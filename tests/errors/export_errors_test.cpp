@@ -159,6 +159,33 @@ TEST(ExportErrors, ArgumentsThatShareMemoryAndAreWritten) {
   EXPECT_EQ(x.sum().item<double>(), 3);
 }
 
+// MultiheadAttention does: it has a shorter way for self-attention.
+TEST(ExportErrors, AComparisonOfValues) {
+  torch::nn::MultiheadAttention attention(4, 2);
+  struct SelfAttention : torch::nn::Module {
+    explicit SelfAttention(torch::nn::MultiheadAttention inner)
+        : inner(register_module("inner", std::move(inner))) {}
+    T forward(const T& x) { return std::get<0>(inner->forward(x, x, x)); }
+    torch::nn::MultiheadAttention inner;
+  };
+  struct CrossAttention : SelfAttention {
+    using SelfAttention::SelfAttention;
+    T forward(const T& x, const T& memory) {
+      return std::get<0>(inner->forward(x, memory, memory));
+    }
+  };
+  const T x = torch::randn({3, 2, 4}), memory = torch::randn({3, 2, 4});
+
+  EXPECT_EQ(error_text<UnsupportedError>([&] {
+              export_module(std::make_shared<CrossAttention>(attention), std::tuple{x, memory});
+            }),
+            "export: the forward asks whether argument 0 and argument 1 have equal values, and the "
+            "graph would keep today's answer\n"
+            "  remedy: compare outside the module; if it is one tensor by design (self-attention), "
+            "take one argument and use it twice");
+  EXPECT_NO_THROW(export_module(std::make_shared<SelfAttention>(attention), std::tuple{x}));
+}
+
 TEST(ExportErrors, AnArgumentThatLeavesWithOtherSizes) {
   EXPECT_EQ(error_text<UnsupportedError>([] {
               export_probe(
