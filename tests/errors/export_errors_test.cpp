@@ -34,6 +34,8 @@ Exported export_probe(std::function<Tensors(Probe&, const T&)> body, const Expor
 
 Tensors loss_of(Probe& net, const T& x) { return {(x * net.weight).sum()}; }
 
+std::string line_text(int line) { return std::string(__FILE__) + ":" + std::to_string(line); }
+
 TEST(ExportErrors, TheLossIsOutOfRange) {
   EXPECT_EQ(error_text<UserError>([] { export_probe(loss_of, {.joint = true, .loss_output = 3}); }),
             "export: loss_output is 3, but the forward returns 1 tensor\n"
@@ -150,12 +152,16 @@ TEST(ExportErrors, ArgumentsThatShareMemoryAndAreWritten) {
       return a + b;
     }
   };
+  const int added = __LINE__ - 4;
   const T x = torch::ones({3});
 
   EXPECT_EQ(error_text<UnsupportedError>(
                 [&] { export_module(std::make_shared<Pair>(), std::tuple{x, x}); }),
             "signature: argument 0 is written and shares memory with argument 1\n"
-            "  remedy: pass tensors that do not overlap, or clone() one of them");
+            "  at:     " +
+                line_text(added) +
+                "\n"
+                "  remedy: pass tensors that do not overlap, or clone() one of them");
   EXPECT_EQ(x.sum().item<double>(), 3);
 }
 
@@ -187,17 +193,18 @@ TEST(ExportErrors, AComparisonOfValues) {
 }
 
 TEST(ExportErrors, AnArgumentThatLeavesWithOtherSizes) {
-  EXPECT_EQ(error_text<UnsupportedError>([] {
-              export_probe(
-                  [](Probe&, const T& x) {
-                    x.unsqueeze_(0);
-                    return Tensors{x + 1};
-                  },
-                  {});
-            }),
+  const int unsqueezed = __LINE__ + 2;
+  const auto unsqueeze = [](Probe&, const T& x) {
+    x.unsqueeze_(0);
+    return Tensors{x + 1};
+  };
+  EXPECT_EQ(error_text<UnsupportedError>([&] { export_probe(unsqueeze, {}); }),
             "signature: argument 0 leaves the function with other sizes, strides or storage\n"
-            "  cause:  an in-place view or resize (t_, squeeze_, resize_, set_, ...) of it\n"
-            "  remedy: use the out-of-place form and return the result");
+            "  at:     " +
+                line_text(unsqueezed) +
+                "\n"
+                "  cause:  an in-place view or resize (t_, squeeze_, resize_, set_, ...) of it\n"
+                "  remedy: use the out-of-place form and return the result");
 }
 
 TEST(ExportErrors, AnEmptyModule) {

@@ -1,4 +1,5 @@
 /// verify_every: host state that no guard watches is reported, and nothing else is.
+#include "base/error.h"
 #include "support/error_text.h"
 #include "support/models.h"
 #include "tandem/tandem.h"
@@ -22,6 +23,7 @@ const char* const kRemedy =
 
 TEST(Verify, HostBranchOnAnUnnamedFlag) {
   bool sine = true;
+  const std::string line = base::str("  # ", __FILE__, ":", __LINE__ + 1);
   auto f = compile([&](const T& x) { return sine ? x.sin() : x.cos(); }, {.verify_every = 2});
   T x = torch::ones({2});
   f(x);
@@ -29,9 +31,8 @@ TEST(Verify, HostBranchOnAnUnnamedFlag) {
   EXPECT_EQ(error_text<UserError>([&] { f(x); }),
             std::string("call: verify_every: the function is not what was compiled: node 0 of 1 "
                         "differs"
-                        "\n  compiled: %0: f32[2] = aten.sin(%arg0)"
-                        "\n  now:      %0: f32[2] = aten.cos(%arg0)") +
-                kRemedy);
+                        "\n  compiled: %0: f32[2] = aten.sin(%arg0)") +
+                line + "\n  now:      %0: f32[2] = aten.cos(%arg0)" + line + kRemedy);
   // Only every second call is looked at; the entry is still there.
   EXPECT_TRUE(f(x).equal(x.sin()));
   EXPECT_EQ(f.stats().traces, 2);
