@@ -81,12 +81,7 @@ Joint build_joint(tracing::Trace& trace, ir::Signature signature, std::string na
   }
 
   const size_t inputs_before = trace.stand_ins().size();
-  Gradients gradients = differentiate(recording, task);
-  for (at::Tensor& gradient : gradients.values) {
-    // A custom backward may return memory that it made with torch::empty and filled.
-    if (gradient.defined() && !tracing::is_traced(gradient))
-      gradient = recording.stand_in(gradient);
-  }
+  const Gradients gradients = differentiate(recording, task);
   for (size_t i = 0; i < gradients.raises.size(); ++i)
     signature.tangents[i].raises = gradients.raises[i];
   check_nothing_lifted(trace, inputs_before);

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "tandem/error.h"
+#include "tracing/traced_tensor.h"
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
@@ -12,12 +13,19 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-std::vector<at::Tensor> run_engine(const Differentiation& task) {
+std::vector<at::Tensor> run_engine(tracing::Recording& recording, const Differentiation& task) {
   // The graph is kept: a retry after an error walks it again.
-  return autograd::Engine::get_default_engine().execute(task.roots, task.tangents,
-                                                        /*keep_graph=*/true,
-                                                        /*create_graph=*/false,
-                                                        /*accumulate_grad=*/false, task.wanted);
+  std::vector<at::Tensor> gradients =
+      autograd::Engine::get_default_engine().execute(task.roots, task.tangents,
+                                                     /*keep_graph=*/true,
+                                                     /*create_graph=*/false,
+                                                     /*accumulate_grad=*/false, task.wanted);
+  for (at::Tensor& gradient : gradients) {
+    // A custom backward may return memory that it made with torch::empty and filled.
+    if (gradient.defined() && !tracing::is_traced(gradient))
+      gradient = recording.stand_in(gradient);
+  }
+  return gradients;
 }
 
 }  // namespace
@@ -35,7 +43,7 @@ Gradients differentiate(tracing::Recording& recording, const Differentiation& ta
   recording.lines().set_outermost(__builtin_frame_address(0));
   const ir::NodeId mark = recording.graph().last_node();
   try {
-    gradients.values = run_engine(task);
+    gradients.values = run_engine(recording, task);
     return gradients;
   } catch (const Error&) {
     throw;  // our own refusals are not eager's
@@ -46,7 +54,7 @@ Gradients differentiate(tracing::Recording& recording, const Differentiation& ta
   for (size_t i = 0; i < task.roots.size(); ++i) {
     Differentiation alone{{task.roots[i]}, {task.tangents[i]}, task.wanted};
     try {
-      run_engine(alone);
+      run_engine(recording, alone);
       good.roots.push_back(task.roots[i]);
       good.tangents.push_back(task.tangents[i]);
     } catch (const Error&) {
@@ -56,7 +64,7 @@ Gradients differentiate(tracing::Recording& recording, const Differentiation& ta
     }
     recording.rewind(mark);
   }
-  if (!good.roots.empty()) gradients.values = run_engine(good);
+  if (!good.roots.empty()) gradients.values = run_engine(recording, good);
   return gradients;
 }
 

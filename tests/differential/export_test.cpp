@@ -1,4 +1,5 @@
 // An exported module, run without Tandem's call path: eager's numbers, by name.
+#include "support/graph_text.h"
 #include "support/models.h"
 #include "support/same_bits.h"
 #include "tandem/tandem.h"
@@ -158,13 +159,12 @@ TEST(ExportModule, WithoutJointItIsAnInferenceGraph) {
 
   const Exported exported = export_module(net, std::tuple{x});
 
-  EXPECT_EQ(ir::print(exported.graph),
-            "graph module.forward(%weight: f32[2, 4] param \"weight\", %bias: f32[2] param "
-            "\"bias\", %arg0: f32[3, 4] user_input 0) {\n"
-            "  %0: f32[4, 2] (1, 4) = aten.t(%weight)\n"
-            "  %1: f32[3, 2] = aten.addmm(%bias, %arg0, %0, beta=1, alpha=1)\n"
-            "  return %1: output 0\n"
-            "}\n");
+  EXPECT_GRAPH_EQ(exported.graph, R"(
+    graph module.forward(%w: f32[2, 4] param "weight", %b: f32[2] param "bias", %x: f32[3, 4] user_input 0) {
+      %0: f32[4, 2] (1, 4) = aten.t(%w)
+      %1: f32[3, 2] = aten.addmm(%b, %x, %0, beta=1, alpha=1)
+      return %1: output 0
+    })");
   EXPECT_FALSE(exported.signature.loss_output);
   EXPECT_TRUE(exported.signature.gradients.empty());
   EXPECT_TRUE(same_bits(run(exported, *net, {x}).outputs[0], net->forward(x).detach()));
