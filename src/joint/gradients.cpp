@@ -14,6 +14,7 @@ namespace {
 namespace autograd = torch::autograd;
 
 std::vector<at::Tensor> run_engine(tracing::Recording& recording, const Differentiation& task) {
+  recording.lines().set_outermost(__builtin_frame_address(0));
   // The graph is kept: a retry after an error walks it again.
   std::vector<at::Tensor> gradients =
       autograd::Engine::get_default_engine().execute(task.roots, task.tangents,
@@ -40,7 +41,6 @@ Gradients differentiate(tracing::Recording& recording, const Differentiation& ta
   gradients.raises.resize(task.roots.size());
   if (task.roots.empty() || task.wanted.empty()) return gradients;
 
-  recording.lines().set_outermost(__builtin_frame_address(0));
   const ir::NodeId mark = recording.graph().last_node();
   try {
     gradients.values = run_engine(recording, task);
