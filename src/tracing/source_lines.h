@@ -23,7 +23,8 @@ class SourceLines {
  public:
   SourceLines();
 
-  /// The frame of the function that calls the user's: nothing beyond it is looked at.
+  /// The frame of the function that calls the user's: nothing beyond it is looked at. Null: no code
+  /// of the user is running.
   void set_outermost(const void* frame) { stack_.set_outermost(frame); }
 
   /// How the stack was read, for tests.

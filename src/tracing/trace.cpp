@@ -109,6 +109,7 @@ void Trace::run(const detail::FlatFunction& function) {
   try {
     recording_.lines().set_outermost(__builtin_frame_address(0));
     results_ = function(stand_in_arguments_);
+    recording_.lines().set_outermost(nullptr);  // what is recorded from here on, Tandem calls
   } catch (const c10::Error& error) {
     before.restore();
     const std::string text = error.what_without_backtrace();
