@@ -3,6 +3,7 @@
 #include <unwind.h>
 
 #include <limits>
+#include <mutex>
 
 namespace tandem::tracing {
 namespace {
@@ -24,6 +25,35 @@ __attribute__((no_sanitize("address"))) uintptr_t return_address_below(uintptr_t
 }
 
 }  // namespace
+
+/// What the process keeps from one walk to the next. Return addresses mean something among the
+/// objects that they were learnt with, so it holds for those only.
+struct StackWalk::Learnt {
+  std::mutex mutex;
+  std::shared_ptr<const LoadedObjects> objects;
+  Steps steps;
+
+  static Learnt& of_process() {
+    static auto& learnt = *new Learnt;  // never destroyed: a handle may be called at exit
+    return learnt;
+  }
+};
+
+StackWalk::StackWalk(std::shared_ptr<const LoadedObjects> objects) : objects_(std::move(objects)) {
+  if (!objects_) return;
+  Learnt& learnt = Learnt::of_process();
+  std::lock_guard lock(learnt.mutex);
+  if (learnt.objects == objects_) steps_.swap(learnt.steps);
+}
+
+StackWalk::~StackWalk() {
+  if (!objects_) return;
+  Learnt& learnt = Learnt::of_process();
+  std::lock_guard lock(learnt.mutex);
+  if (learnt.objects == objects_ && learnt.steps.size() >= steps_.size()) return;
+  learnt.objects = objects_;
+  learnt.steps.swap(steps_);
+}
 
 /// One run of libgcc's unwinder.
 struct StackWalk::Unwinding {

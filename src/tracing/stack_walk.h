@@ -30,7 +30,11 @@ struct EntryFrame {
 /// it ends exactly where the unwinder ended; otherwise the unwinder is asked again.
 class StackWalk {
  public:
-  explicit StackWalk(std::shared_ptr<const LoadedObjects> objects) : objects_(std::move(objects)) {}
+  /// Begins with what earlier walks of the process have learnt, unless another one uses it now.
+  explicit StackWalk(std::shared_ptr<const LoadedObjects> objects);
+  ~StackWalk();
+  StackWalk(const StackWalk&) = delete;
+  StackWalk& operator=(const StackWalk&) = delete;
 
   /// The frame of the function that calls the user's: nothing beyond it is looked at.
   void set_outermost(const void* frame);
@@ -53,6 +57,8 @@ class StackWalk {
     int32_t size = 0;  // of the frame; 0: not known, negative: it varies
     bool users = false;
   };
+  using Steps = ska::flat_hash_map<uintptr_t, Step>;  // by return address
+  struct Learnt;
   struct Unwinding;
 
   Step& step(uintptr_t address);
@@ -64,7 +70,7 @@ class StackWalk {
   const std::shared_ptr<const LoadedObjects> objects_;
   uintptr_t outermost_ = UINTPTR_MAX;
   Frame end_;  // Tandem's own frame around the user's function, once it has been seen
-  ska::flat_hash_map<uintptr_t, Step> steps_;
+  Steps steps_;
   std::vector<Frame> frames_;  // of the walk under way; kept for its memory
   int64_t unwound_ = 0;
 };

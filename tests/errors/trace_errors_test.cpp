@@ -329,7 +329,8 @@ struct ReadsAValue : torch::autograd::Function<ReadsAValue> {
   static inline std::string line;
   static T forward(torch::autograd::AutogradContext*, const T& x) { return x.exp(); }
   static std::vector<T> backward(torch::autograd::AutogradContext*, std::vector<T> grads) {
-    return {grads[0] * (line = HERE, grads[0].item<float>())};
+    const T result = grads[0] * (line = HERE, grads[0].item<float>());
+    return {result};
   }
 };
 

@@ -19,6 +19,8 @@ using test::lines_of;
 using test::Tensors;
 using Lines = std::vector<std::string>;
 
+// g++ gives what stands in the braces of a `return T{...}` the line of the closing brace of the
+// function, so ops that are looked at stand in statements of their own.
 #define HERE test::line_of(__FILE__, __LINE__)
 
 Joint joint_of(const Tensors& arguments, const std::function<Tensors(const Tensors&)>& fn) {
@@ -33,7 +35,8 @@ TEST(BackwardLines, AreThoseOfTheForward) {
   const Joint joint = joint_of({leaf({3})}, [&](const Tensors& a) {
     T y = (sin = HERE, a[0].sin());
     T z = (exp = HERE, y.tanh());
-    return Tensors{(mul = HERE, z * z)};
+    const T result = (mul = HERE, z * z);
+    return Tensors{result};
   });
   EXPECT_EQ(lines_of(joint.graph, "aten::cos", Phase::Backward), Lines{sin});
   EXPECT_EQ(lines_of(joint.graph, "aten::tanh_backward", Phase::Backward), Lines{exp});
@@ -52,7 +55,8 @@ TEST(BackwardLines, OfModulesAndLosses) {
       joint_of({torch::ones({2, 4}), torch::zeros({2}, torch::kLong)}, [&](const Tensors& a) {
         T y = (linear = HERE, fc->forward(a[0]));
         namespace F = torch::nn::functional;
-        return Tensors{(loss = HERE, F::cross_entropy(y, a[1]))};
+        const T result = (loss = HERE, F::cross_entropy(y, a[1]));
+        return Tensors{result};
       });
   EXPECT_EQ(lines_of(joint.graph, "aten::mm", Phase::Backward), Lines{linear});
   EXPECT_EQ(lines_of(joint.graph, "aten::nll_loss_backward", Phase::Backward), Lines{loss});
@@ -79,7 +83,8 @@ struct Cube : torch::autograd::Function<Cube> {
   }
   static Tensors backward(torch::autograd::AutogradContext* context, Tensors grads) {
     const T x = context->get_saved_variables()[0];
-    return {(backward_line = HERE, grads[0] * x.square() * 3)};
+    const T result = (backward_line = HERE, grads[0] * x.square() * 3);
+    return {result};
   }
 };
 

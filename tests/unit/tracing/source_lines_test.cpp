@@ -22,6 +22,8 @@ using test::Tensors;
 using Lines = std::vector<std::string>;
 
 // The line on which it stands.
+// g++ gives what stands in the braces of a `return T{...}` the line of the closing brace of the
+// function, so ops that are looked at stand in statements of their own.
 #define HERE test::line_of(__FILE__, __LINE__)
 
 T x4() { return torch::ones({4, 4}); }
@@ -40,7 +42,8 @@ TEST(SourceLines, OfOpsInTheFunctionItself) {
   std::string first, second;
   const auto trace = test::run_trace({x4()}, [&](const Tensors& a) {
     T y = (first = HERE, a[0].sin());
-    return Tensors{(second = HERE, y * y)};
+    const T result = (second = HERE, y * y);
+    return Tensors{result};
   });
   EXPECT_EQ(lines_of(graph_of(trace), "aten::sin"), Lines{first});
   EXPECT_EQ(lines_of(graph_of(trace), "aten::mul"), Lines{second});
@@ -56,7 +59,8 @@ TEST(SourceLines, LookThroughHeadersOfLibtorch) {
   std::string line;
   const auto trace =
       test::run_trace({x4(), torch::zeros({4}, torch::kLong)}, [&](const Tensors& a) {
-        return Tensors{(line = HERE, F::cross_entropy(F::gelu(a[0]), a[1]))};
+        const T result = (line = HERE, F::cross_entropy(F::gelu(a[0]), a[1]));
+        return Tensors{result};
       });
   EXPECT_EQ(lines_of(graph_of(trace), "aten::gelu"), Lines{line});
   EXPECT_EQ(lines_of(graph_of(trace), "aten::nll_loss_forward"), Lines{line});
@@ -68,7 +72,8 @@ TEST(SourceLines, LookThroughModulesOfLibtorch) {
   std::string linear, sequential;
   const auto trace = test::run_trace({x4()}, [&](const Tensors& a) {
     T y = (linear = HERE, fc->forward(a[0]));
-    return Tensors{(sequential = HERE, net->forward(y))};
+    const T result = (sequential = HERE, net->forward(y));
+    return Tensors{result};
   });
   EXPECT_EQ(lines_of(graph_of(trace), "aten::addmm"), (Lines{linear, sequential}));
   EXPECT_EQ(lines_of(graph_of(trace), "aten::tanh"), Lines{sequential});
@@ -113,7 +118,8 @@ TEST(SourceLines, OfFactoriesAndConstants) {
   const auto trace = test::run_trace({x4()}, [&](const Tensors& a) {
     T y = (ones = HERE, torch::ones({4, 4}));
     T c = torch::tensor({1.0f, 2.0f, 3.0f, 4.0f});
-    return Tensors{(constant = HERE, a[0] + y + c)};
+    const T result = (constant = HERE, a[0] + y + c);
+    return Tensors{result};
   });
   EXPECT_EQ(lines_of(graph_of(trace), "aten::ones"), Lines{ones});
   graph_of(trace).for_each_node([&](const ir::Node& node) {
