@@ -85,9 +85,7 @@ std::vector<Guard> Entry::guards() const {
   return guards;
 }
 
-std::vector<Saved> Entry::saved() const { 
-  return partition::saved_with_lines(state_->split());
-}
+std::vector<Saved> Entry::saved() const { return partition::saved_with_lines(state_->split()); }
 
 std::ostream& operator<<(std::ostream& out, const Entry& entry) {
   out << (entry.kind() == EntryKind::training ? "training" : "inference") << " entry, "

@@ -217,7 +217,9 @@ TEST(Guards, ExplainForecastsWithoutAnEntryAndReportDescribesThem) {
   torch::nn::Linear net(4, 2);
   auto f = compile(net, [&](const T& x) { return net(x).exp().sum(); });
   const std::string forecast = f.explain(torch::ones({3, 4}));
-  EXPECT_NE(forecast.find("compiles a new entry (0 exist, 16 allowed)\n  because: first call"), std::string::npos) << forecast;
+  EXPECT_NE(forecast.find("compiles a new entry (0 exist, 16 allowed)\n  because: first call"),
+            std::string::npos)
+      << forecast;
   EXPECT_NE(forecast.find("parameter \"weight\""), std::string::npos) << forecast;
   EXPECT_EQ(f.stats().entries, 0);
   f(torch::ones({3, 4}));
