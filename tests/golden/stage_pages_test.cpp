@@ -6,6 +6,7 @@
 // small training step, or the lines of a file below between `// [name]` and `// [end]`.
 // TANDEM_UPDATE_GOLDEN=1 writes what came out into the pages; review the diff.
 
+#include "support/one_thread.h"
 #include "support/paths.h"
 #include "support/temporary_folder.h"
 #include "tandem/tandem.h"
@@ -277,20 +278,8 @@ void run_programs() {
   EXPECT_EQ(counting->runs(), 2);  // forward and backward
 }
 
-/// One thread: its number is part of the guards.
-class OneThread {
- public:
-  OneThread() : before_(at::get_num_threads()) { at::set_num_threads(1); }
-  ~OneThread() { at::set_num_threads(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int before_;
-};
-
 Examples all_examples() {
-  OneThread one_thread;
+  const testing::OneThread one_thread;  // its number is part of the guards
   Examples examples;
   add_sources(examples, kRoot / "tests/golden/stage_pages_test.cpp");
   add_sources(examples, kRoot / "tests/golden/training_step_page_test.cpp");

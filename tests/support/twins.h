@@ -1,5 +1,6 @@
 #pragma once
 
+#include "support/one_thread.h"
 #include "support/same_bits.h"
 #include "tandem/tandem.h"
 
@@ -134,19 +135,6 @@ inline void expect_same_records(const Twin& eager, const Twin& compiled) {
     EXPECT_TRUE(same_bits(a.value, b.value)) << a.what << ", record " << i;
   }
 }
-
-/// One thread for a scope: these programs are small, and threads that wait for each other on a busy
-/// machine take longer than all the rest.
-class OneThread {
- public:
-  OneThread() { at::set_num_threads(1); }
-  ~OneThread() { at::set_num_threads(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int before_ = at::get_num_threads();
-};
 
 /// Runs the program eagerly, then compiled, from the same seed; their records and the random stream
 /// must be equal.
