@@ -7,6 +7,7 @@ std::vector<Category> all_categories() {
       input_mutation_data(),
       input_mutation_metadata(),
       output_alias(),
+      one_pass_programs(),
   };
 }
 

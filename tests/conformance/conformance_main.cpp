@@ -31,6 +31,13 @@ std::string suite_name(const std::string& category) {
   return name;
 }
 
+/// `closure over a module` as the name of a test, which a filter can name: `closure_over_a_module`.
+std::string test_name(const std::string& name) {
+  std::string test;
+  for (char c : name) test += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return test;
+}
+
 struct Ending {
   std::vector<std::string> failures{};
   std::vector<std::string> errors{};  // refusals that the judge met, and what the body threw
@@ -136,9 +143,10 @@ int run(int argc, char** argv) {
   Status status;
   for (const Category& category : categories) {
     for (const Case& item : category.cases) {
-      ::testing::RegisterTest(
-          suite_name(category.name).c_str(), item.name.c_str(), nullptr, nullptr, __FILE__,
-          __LINE__, [&]() -> ::testing::Test* { return new CaseTest(category, item, status); });
+      ::testing::RegisterTest(suite_name(category.name).c_str(), test_name(item.name).c_str(),
+                              nullptr, nullptr, __FILE__, __LINE__, [&]() -> ::testing::Test* {
+                                return new CaseTest(category, item, status);
+                              });
     }
   }
   ::testing::RegisterTest("Status", "PageIsCurrent", nullptr, nullptr, __FILE__, __LINE__,

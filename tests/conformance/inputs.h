@@ -1,5 +1,6 @@
 #pragma once
 
+#include "conformance/case.h"
 #include "conformance/program.h"
 
 #include <utility>
@@ -10,6 +11,7 @@ namespace tandem::conformance {
 
 using Sizes = std::vector<std::vector<int64_t>>;
 using MakeInputs = std::function<Inputs()>;
+using Function = std::function<Tensors(Tensors&)>;
 
 inline at::Tensor leaf(at::IntArrayRef sizes, bool requires_grad = true) {
   return torch::randn(sizes).set_requires_grad(requires_grad);
@@ -50,6 +52,19 @@ inline MakeInputs plain(Sizes sizes) {
 inline void in_no_grad_mode(const std::function<void()>& body) {
   const torch::NoGradGuard no_grad;
   body();
+}
+
+/// A case that is one program without closure.
+inline Case judged(std::string name, MakeInputs inputs, Function program, Settings settings = {}) {
+  return {std::move(name), [=](Session& session) { session.judge(inputs, program, settings); }};
+}
+
+/// The same with arguments that require grad, and with arguments that do not.
+inline Case judged_both(std::string name, Sizes sizes, Function program, Settings settings = {}) {
+  return {std::move(name), [=](Session& session) {
+            session.judge(non_leaves(sizes), program, settings);
+            session.judge(plain(sizes), program, settings);
+          }};
 }
 
 }  // namespace tandem::conformance

@@ -57,18 +57,23 @@ class Judge {
   Judge(const MakeProgram& make, const Settings& settings) : make_(make), settings_(settings) {}
 
   std::vector<ModeResult> run() {
-    eager_ = make_();
+    eager_ = make();
     run_compiled(Mutations::in_graph);
     if (results_.front().outcome != ModeResult::Outcome::Passed) return results_;
     run_compiled(Mutations::epilogue);
     // With a calling form of its own the program cannot be taken stage by stage.
-    if (!make_().compile) {
+    if (!eager_.compile) {
       for (const char* pass : kPasses) run_without(pass);
     }
     return results_;
   }
 
  private:
+  Program make() {
+    torch::manual_seed(1);
+    return make_();
+  }
+
   /// Eager's view of call `number`. The program keeps its state, so calls come in order.
   const Observation& eager(size_t number) {
     while (eager_seen_.size() <= number) {
@@ -137,7 +142,7 @@ class Judge {
     const std::string prefix = epilogue ? "epilogue" : "in graph";
     Options options;
     options.mutations = mutations;
-    const Program program = make_();
+    const Program program = make();
     Handle handle;
     try {
       handle = compile(program, options);
@@ -192,7 +197,7 @@ class Judge {
   void run_without(const std::string& pass) {
     ModeResult result{"without " + pass};
     // One more program for eager, too: the first one has been called.
-    const Program eager = make_(), program = make_();
+    const Program eager = make(), program = make();
     const Observation expected = observe(eager, eager.function, 0, settings_);
     std::optional<Call> compiled;
     const Call compile_and_call = [&](Tensors& arguments) {

@@ -12,8 +12,6 @@
 namespace tandem::conformance {
 namespace {
 
-using Function = std::function<Tensors(Tensors&)>;
-
 /// Everything that the first mode reports, in one text.
 std::string verdict(const MakeInputs& inputs, const Function& eager, const Function& liar,
                     const Settings& settings = {}) {

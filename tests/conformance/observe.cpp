@@ -495,13 +495,14 @@ std::string difference(const Record& eager, const Record& compiled, const Settin
                                                                 : both(eager.text, compiled.text);
     }
     case RecordKind::ResultHistory: {
-      if (eager.text == compiled.text) return "";
+      // A lone view of a hidden intermediate counts as fresh.
+      const bool lone = lone_view("grad_fn of ");
+      const std::string node =
+          lone && eager.text.starts_with("view ") ? eager.text.substr(5) : eager.text;
+      if (node == compiled.text) return "";
       const bool ours = compiled.text.find("Tandem") != std::string::npos;
-      if (ours && eager.text != "none" &&
-          (!eager.text.starts_with("view ") || lone_view("grad_fn of "))) {
-        return "";
-      }
-      return both(eager.text, compiled.text);
+      return ours && node != "none" && !node.starts_with("view ") ? ""
+                                                                  : both(eager.text, compiled.text);
     }
     case RecordKind::Value:
     case RecordKind::Gradient: {

@@ -42,6 +42,7 @@ struct Program {
   /// How it is compiled; empty: `compile_boxed`.
   std::function<Handle(const Options&)> compile{};
 };
+/// Called with the generator at a fixed seed.
 using MakeProgram = std::function<Program()>;
 
 /// What is special about a program. Each field is an exception that must be on the list of
