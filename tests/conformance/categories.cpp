@@ -6,7 +6,16 @@ std::vector<Category> all_categories() {
   return {
       input_mutation_data(),
       input_mutation_metadata(),
+      input_mutation_storage(),
       output_alias(),
+      intermediate_base(),
+      dedupe(),
+      synthetic_base(),
+      mutation_in_backward(),
+      batch_norm_buffers(),
+      tangents(),
+      lifetime(),
+      custom_functions(),
       one_pass_programs(),
   };
 }

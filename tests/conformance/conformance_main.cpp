@@ -52,10 +52,14 @@ Ending run_body(const Case& item, Session& session) {
         ::testing::ScopedFakeTestPartResultReporter::INTERCEPT_ALL_THREADS, &results);
     try {
       item.body(session);
+    } catch (const c10::Error& error) {
+      ending.errors.push_back(error.what_without_backtrace());
     } catch (const std::exception& error) {
       ending.errors.push_back(error.what());
-      ending.failures.push_back(std::string("the case threw: ") + error.what());
     }
+  }
+  for (const std::string& error : ending.errors) {
+    ending.failures.push_back("the case threw: " + error);
   }
   for (int i = 0; i < results.size(); ++i) {
     const ::testing::TestPartResult& part = results.GetTestPartResult(i);
@@ -129,7 +133,8 @@ class StatusTest : public ::testing::Test {
     std::ifstream file(path);
     std::ostringstream found;
     found << file.rdbuf();
-    EXPECT_EQ(found.str(), page) << "run this program with TANDEM_UPDATE_STATUS=1";
+    EXPECT_TRUE(found.str() == page)
+        << path << " is not what this run would write: run it with TANDEM_UPDATE_STATUS=1";
   }
 
  private:

@@ -174,41 +174,53 @@ class Observer {
     text("memory", shares.str());
   }
 
-  /// One tangent at a time, then all at once; with respect to every leaf, every argument as the
-  /// call leaves it, and every result that is a leaf.
+  /// One tangent at a time, then those of all results at once, then of all results and arguments;
+  /// with respect to every leaf, every argument as the call leaves it, and every result that is a
+  /// leaf.
   void differentiate(const std::string& when) {
     torch::manual_seed(7);
-    Tensors tangents;
     const std::vector<Named> roots = differentiable(), wanted = gradients_wanted();
     if (wanted.empty()) return;
-    Tensors root_tensors, wanted_tensors;
+    Tensors root_tensors, tangents, wanted_tensors;
     for (const Named& item : wanted) wanted_tensors.push_back(item.tensor);
-    const auto record = [&](const std::string& of, const Tensors& from, const Tensors& with) {
+    const auto record = [&](const std::string& of, RecordKind kind, const Tensors& from,
+                            const Tensors& with) {
       try {
         const Tensors gradients =
             torch::autograd::grad(from, wanted_tensors, with, true, false, true);
         for (size_t i = 0; i < gradients.size(); ++i) {
-          add({"gradient of " + of + " in " + wanted[i].name + when, RecordKind::Gradient,
+          add({"gradient of " + of + " in " + wanted[i].name + when, kind,
                gradients[i].defined() ? "defined" : "undefined", data_of(gradients[i])});
         }
       } catch (const std::exception& error) {
         add({"gradient of " + of + when, RecordKind::Error, text_of(error), {}});
       }
     };
+    size_t results = 0;
     for (const Named& root : roots) {
       root_tensors.push_back(root.tensor);
       tangents.push_back(
           torch::randn(root.tensor.sizes(), root.tensor.options().requires_grad(false)));
-      record(root.name, {root_tensors.back()}, {tangents.back()});
+      record(root.name, RecordKind::Gradient, {root_tensors.back()}, {tangents.back()});
+      results += root.name.starts_with("result");
     }
-    if (roots.size() > 1) record("all", root_tensors, tangents);
+    if (results > 1) {
+      record("all results", RecordKind::Gradient,
+             Tensors(root_tensors.begin(), root_tensors.begin() + static_cast<int64_t>(results)),
+             Tensors(tangents.begin(), tangents.begin() + static_cast<int64_t>(results)));
+    }
+    // What a call adds to its argument is summed before it meets what comes from outside.
+    if (roots.size() > results && roots.size() > 1) {
+      record("all", RecordKind::GradientSum, root_tensors, tangents);
+    }
   }
 
-  /// `backward()` of everything: `.grad()` of the leaves, strides included.
+  /// `backward()` of all results: `.grad()` of the leaves, strides included.
   void accumulate() {
     torch::manual_seed(8);
     Tensors roots, tangents;
     for (const Named& root : differentiable()) {
+      if (!root.name.starts_with("result")) continue;
       roots.push_back(root.tensor);
       tangents.push_back(
           torch::randn(root.tensor.sizes(), root.tensor.options().requires_grad(false)));
@@ -217,7 +229,7 @@ class Observer {
     try {
       torch::autograd::backward(roots, tangents, true);
     } catch (const std::exception& error) {
-      add({"backward of all", RecordKind::Error, text_of(error), {}});
+      add({"backward of all results", RecordKind::Error, text_of(error), {}});
     }
     for (const Named& item : all_) {
       if (!item.tensor.defined() || !item.tensor.is_leaf()) continue;
@@ -505,12 +517,15 @@ std::string difference(const Record& eager, const Record& compiled, const Settin
                                                                   : both(eager.text, compiled.text);
     }
     case RecordKind::Value:
-    case RecordKind::Gradient: {
+    case RecordKind::Gradient:
+    case RecordKind::GradientSum: {
       if (eager.text != compiled.text) return both(eager.text, compiled.text);
       const auto same = testing::same_bits(eager.value, compiled.value);
       if (same) return "";
-      if (eager.kind == RecordKind::Gradient && settings.sums_may_round && eager.value.defined() &&
-          compiled.value.defined() && is_close(eager.value, compiled.value)) {
+      const bool may_round = eager.kind == RecordKind::GradientSum ||
+                             (eager.kind == RecordKind::Gradient && settings.sums_may_round);
+      if (may_round && eager.value.defined() && compiled.value.defined() &&
+          is_close(eager.value, compiled.value)) {
         return "";
       }
       return eager.what + ": " + same.message();

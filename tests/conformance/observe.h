@@ -11,7 +11,8 @@ namespace tandem::conformance {
 enum class RecordKind {
   Text,
   Value,         // bit for bit, with dtype and sizes
-  Gradient,      // the same, or by rounding where the program says so
+  Gradient,      // the same, or up to rounding where the program says so
+  GradientSum,   // up to rounding: sums over a call and what lies outside it
   Error,         // the beginning of eager's text occurs in ours
   ResultHistory  // name of a grad_fn: a fresh result has our own node, a view the node of its op
 };
