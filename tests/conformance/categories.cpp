@@ -17,6 +17,7 @@ std::vector<Category> all_categories() {
       lifetime(),
       custom_functions(),
       one_pass_programs(),
+      beyond_peer(),
   };
 }
 

@@ -8,6 +8,7 @@ namespace tandem::conformance {
 
 // The categories of the peer's tests, and our own; sorted.
 Category batch_norm_buffers();
+Category beyond_peer();
 Category custom_functions();
 Category dedupe();
 Category input_mutation_data();

@@ -167,10 +167,11 @@ class Judge {
       memory(handle, program, 3);
     }
     const bool raises = !eager(0).error.empty();
-    if (const int64_t traces = handle.stats().traces; !raises && traces != settings_.traces) {
+    const int64_t expected = epilogue ? settings_.epilogue_traces : settings_.traces;
+    if (const int64_t traces = handle.stats().traces; !raises && traces != expected) {
       ModeResult& last = results_.back();
       last.differences.push_back("the function was recorded " + std::to_string(traces) +
-                                 " times, not " + std::to_string(settings_.traces));
+                                 " times, not " + std::to_string(expected));
       for (const Miss& miss : handle.stats().misses) last.differences.push_back(miss.reason);
       last.outcome = ModeResult::Outcome::Failed;
     }

@@ -631,7 +631,8 @@ std::vector<Case> closures() {
       {"closure overlaps an argument that is written",
        [](Session& session) {
          Settings settings;
-         settings.traces = 2;  // the overlap is found late: the one retrace
+         settings.traces = settings.epilogue_traces =
+             2;  // the overlap is found late: the one retrace
          session.judge([] { return closed_over_overlap(true); }, settings);
        }},
   };

@@ -56,8 +56,9 @@ struct Settings {
   std::string raises{};
   /// The same of differentiating what the call returns. Several errors share the words.
   std::string backward_raises{};
-  /// How often the function runs to be recorded, over all calls of one handle.
-  int64_t traces = 1;
+  /// How often the function runs to be recorded, over the four calls of one handle with write-back
+  /// in the graph; with write-back in the epilogue there are two.
+  int64_t traces = 1, epilogue_traces = 1;
   /// Whether results are written in place after the call and everything is looked at again.
   bool write_results = true;
   /// State of the calling thread (grad mode, autocast): calls its argument within it.
