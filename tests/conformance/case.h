@@ -1,0 +1,88 @@
+#pragma once
+
+#include "conformance/judge.h"
+#include "conformance/program.h"
+
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tandem::conformance {
+
+/// What has to be built before a case can pass.
+enum class Feature {
+  AutogradModes,
+  DoubleBackward,
+  RandomNumbers,
+  Effects,
+  Autocast,
+  Hooks,
+  CustomFunctions,
+  Streams,
+  SymbolicShapes,
+  MinCut,
+  CommonSubexpressions,
+  Checkpoint,
+  Budgets,
+  Cache,
+  Export,
+  Cuda,
+};
+const char* name_of(Feature feature);
+
+/// How a case is expected to end.
+struct Standing {
+  enum class Kind { Passes, Later, Differs };
+  Kind kind = Kind::Passes;
+  Feature feature{};
+  std::string words{};  // Later: part of the text of the refusal. Differs: row or ruling
+};
+
+/// The feature is missing, and what shows it is an error that contains these words: a refusal of
+/// the library, or the error of the case itself where a named API does not exist.
+inline Standing later(Feature feature, std::string words) {
+  return {Standing::Kind::Later, feature, std::move(words)};
+}
+/// We do better or other on purpose: a row of the list of deviations ("capture 13.1") or a ruling
+/// ("ruling 12"). The body checks what we do instead.
+inline Standing differs(std::string row) { return {Standing::Kind::Differs, {}, std::move(row)}; }
+
+/// What the body of a case works with. Its own EXPECT_ lines count, too.
+class Session {
+ public:
+  /// In all modes. What differs becomes failures of the case.
+  void judge(const MakeProgram& make, const Settings& settings = {});
+  /// The same of a program without closure.
+  void judge(const std::function<Inputs()>& inputs,
+             const std::function<Tensors(Tensors&)>& function, const Settings& settings = {});
+  /// A named API does not exist, or not for this: ends a case that is `later`.
+  [[noreturn]] void missing(const std::string& what);
+
+  struct ModeCount {
+    int passed = 0, failed = 0, later = 0;
+  };
+  const std::map<std::string, ModeCount>& modes() const { return modes_; }
+  const std::vector<std::string>& refusals() const { return refusals_; }
+
+ private:
+  std::map<std::string, ModeCount> modes_;
+  std::vector<std::string> refusals_;
+};
+
+struct Case {
+  std::string name;  // the peer's, where the peer has one
+  std::function<void(Session&)> body;
+  Standing standing{};
+};
+
+struct Category {
+  std::string name;
+  std::vector<Case> cases;
+};
+
+/// Every category, in the order of the status page.
+std::vector<Category> all_categories();
+
+}  // namespace tandem::conformance

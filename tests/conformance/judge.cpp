@@ -1,0 +1,233 @@
+#include "conformance/judge.h"
+
+#include "conformance/observe.h"
+#include "passes/registry.h"
+#include "pipeline/pipeline.h"
+#include "support/one_thread.h"
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <thread>
+
+namespace tandem::conformance {
+namespace {
+
+constexpr size_t kDifferencesShown = 8;
+/// The clean-up of the pipeline, in its order.
+constexpr const char* kPasses[] = {"remove-no-ops", "merge-duplicates", "remove-dead-nodes"};
+
+Handle compile(const Program& program, const Options& options) {
+  if (program.compile) return program.compile(options);
+  auto function = program.function;
+  return handle_of(
+      tandem::compile_boxed([function](Tensors arguments) { return function(arguments); }, options),
+      [](const auto& compiled, Tensors& arguments) { return compiled(arguments); });
+}
+
+/// Stage by stage, with one pass left out. No guards, no cache: for one set of inputs.
+Call compile_without(const std::string& pass, const Program& program, const Settings& settings,
+                     const Tensors& arguments) {
+  const auto function = program.function;
+  const detail::FlatFunction flat = detail::Typed<Tensors(Tensors)>::flat_function(
+      [function](Tensors list) { return function(list); });
+  Joint joint;
+  const auto capture = [&] {
+    pipeline::StageLog log("conformance", {});
+    joint = pipeline::capture(flat, detail::flatten(arguments), {}, log).joint;
+  };
+  if (settings.around) {
+    settings.around(capture);
+  } else {
+    capture();
+  }
+  passes::PassObserver observer;
+  observer.disabled.insert(pass);
+  for (const char* name : kPasses) passes::run_pass(passes::find_pass(name), joint.graph, observer);
+  const Boxed lowered = tandem::lower(tandem::split(joint), tandem::backend("eager"));
+  return [lowered, lifted = joint.lifted](Tensors& list) {
+    Tensors inputs = lifted;
+    inputs.insert(inputs.end(), list.begin(), list.end());
+    return lowered(inputs);
+  };
+}
+
+class Judge {
+ public:
+  Judge(const MakeProgram& make, const Settings& settings) : make_(make), settings_(settings) {}
+
+  std::vector<ModeResult> run() {
+    eager_ = make();
+    run_compiled(Mutations::in_graph);
+    if (results_.front().outcome != ModeResult::Outcome::Passed) return results_;
+    run_compiled(Mutations::epilogue);
+    // With a calling form of its own the program cannot be taken stage by stage.
+    if (!eager_.compile) {
+      for (const char* pass : kPasses) run_without(pass);
+    }
+    return results_;
+  }
+
+ private:
+  Program make() {
+    torch::manual_seed(1);
+    return make_();
+  }
+
+  /// Eager's view of call `number`. The program keeps its state, so calls come in order.
+  const Observation& eager(size_t number) {
+    while (eager_seen_.size() <= number) {
+      const int next = static_cast<int>(eager_seen_.size());
+      eager_seen_.push_back(observe(eager_, eager_.function, next, settings_));
+    }
+    return eager_seen_[number];
+  }
+
+  /// A case whose eager run raises compares little: it must have meant it.
+  void check_case(ModeResult& result, const Observation& eager) {
+    const auto check = [&](const std::string& where, const std::string& text,
+                           const std::string& words) {
+      if (words.empty() || text.find(words) == std::string::npos) {
+        result.differences.push_back("fault of the case: eager raises in " + where + ": " + text);
+      }
+    };
+    if (!eager.error.empty()) check("the call", eager.error, settings_.raises);
+    if (eager.error.empty() && !settings_.raises.empty()) {
+      result.differences.push_back("fault of the case: eager does not raise");
+    }
+    for (const Record& record : eager.records) {
+      if (record.kind == RecordKind::Error && record.text != "none" &&
+          (record.what.starts_with("gradient") || record.what.starts_with("backward")) &&
+          !record.what.ends_with("after the writes")) {
+        check(record.what, record.text, settings_.backward_raises);
+      }
+    }
+  }
+
+  void compare(ModeResult& result, const Observation& eager, const Observation& compiled) {
+    std::vector<std::string>& differences = result.differences;
+    check_case(result, eager);
+    if (compiled.touched) {
+      differences.push_back("the call raised, but it has changed the " + compiled.touched_what);
+    }
+    std::map<std::string, const Record*> found;
+    for (const Record& record : compiled.records) found[record.what] = &record;
+    for (const Record& record : eager.records) {
+      if (differences.size() >= kDifferencesShown) break;
+      const auto other = found.find(record.what);
+      if (other == found.end()) {
+        // A call that raised shows nothing else.
+        if (compiled.error.empty()) differences.push_back("only eager shows " + record.what);
+        continue;
+      }
+      std::string text = difference(record, *other->second, settings_);
+      if (!text.empty()) differences.push_back(std::move(text));
+      found.erase(other);
+    }
+    if (eager.error.empty() && differences.size() < kDifferencesShown) {
+      for (const auto& [what, record] : found) {
+        differences.push_back("only compiled shows " + what + ": " + record->text);
+      }
+    }
+    if (compiled.refused) result.refusal = compiled.error;
+  }
+
+  void add(ModeResult result) {
+    if (!result.differences.empty()) result.outcome = ModeResult::Outcome::Failed;
+    results_.push_back(std::move(result));
+  }
+
+  void run_compiled(Mutations mutations) {
+    const bool epilogue = mutations == Mutations::epilogue;
+    const std::string prefix = epilogue ? "epilogue" : "in graph";
+    Options options;
+    options.mutations = mutations;
+    const Program program = make();
+    Handle handle;
+    try {
+      handle = compile(program, options);
+    } catch (const UnsupportedError& error) {
+      const bool option = std::string(error.what()).starts_with("options: mutations");
+      add({prefix, option ? ModeResult::Outcome::Later : ModeResult::Outcome::Failed, error.what(),
+           option ? std::vector<std::string>{} : std::vector<std::string>{error.what()}});
+      return;
+    }
+    call(prefix, handle, program, 0);
+    if (results_.back().outcome == ModeResult::Outcome::Failed) return;
+    if (settings_.entry && !epilogue && !handle.entries().empty()) {
+      settings_.entry(handle.entries().front());
+    }
+    call(epilogue ? "epilogue, second call" : "second call", handle, program, 1);
+    if (!epilogue) {
+      eager(2);
+      std::thread([&] {
+        const testing::OneThread one_thread;
+        call("other thread", handle, program, 2);
+      }).join();
+      memory(handle, program, 3);
+    }
+    const bool raises = !eager(0).error.empty();
+    const int64_t expected = epilogue ? settings_.epilogue_traces : settings_.traces;
+    if (const int64_t traces = handle.stats().traces; !raises && traces != expected) {
+      ModeResult& last = results_.back();
+      last.differences.push_back("the function was recorded " + std::to_string(traces) +
+                                 " times, not " + std::to_string(expected));
+      for (const Miss& miss : handle.stats().misses) last.differences.push_back(miss.reason);
+      last.outcome = ModeResult::Outcome::Failed;
+    }
+  }
+
+  void call(const std::string& mode, const Handle& handle, const Program& program, int number) {
+    ModeResult result{mode};
+    compare(result, eager(static_cast<size_t>(number)),
+            observe(program, handle.call, number, settings_));
+    add(std::move(result));
+  }
+
+  void memory(const Handle& handle, const Program& program, int number) {
+    ModeResult result{"memory"};
+    const std::string expected = leftovers(eager_, eager_.function, number, settings_);
+    const std::string found = leftovers(program, handle.call, number, settings_);
+    if (expected != found) {
+      result.differences.push_back("when all is dropped: eager \"" + expected + "\", compiled \"" +
+                                   found + "\"");
+    }
+    add(std::move(result));
+  }
+
+  void run_without(const std::string& pass) {
+    ModeResult result{"without " + pass};
+    // One more program for eager, too: the first one has been called.
+    const Program eager = make(), program = make();
+    const Observation expected = observe(eager, eager.function, 0, settings_);
+    std::optional<Call> compiled;
+    const Call compile_and_call = [&](Tensors& arguments) {
+      if (!compiled) compiled = compile_without(pass, program, settings_, arguments);
+      return (*compiled)(arguments);
+    };
+    compare(result, expected, observe(program, compile_and_call, 0, settings_));
+    add(std::move(result));
+  }
+
+  const MakeProgram& make_;
+  const Settings& settings_;
+  Program eager_{};
+  std::vector<Observation> eager_seen_{};
+  std::vector<ModeResult> results_{};
+};
+
+}  // namespace
+
+std::vector<std::string> mode_names() {
+  std::vector<std::string> names = {"in graph", "second call", "other thread",
+                                    "memory",   "epilogue",    "epilogue, second call"};
+  for (const char* pass : kPasses) names.push_back(std::string("without ") + pass);
+  return names;
+}
+
+std::vector<ModeResult> judge(const MakeProgram& make, const Settings& settings) {
+  const testing::OneThread one_thread;
+  return Judge(make, settings).run();
+}
+
+}  // namespace tandem::conformance

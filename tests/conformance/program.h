@@ -1,0 +1,70 @@
+#pragma once
+
+#include "tandem/tandem.h"
+
+#include <torch/torch.h>
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace tandem::conformance {
+
+using Tensors = std::vector<at::Tensor>;
+
+/// What one call works on; made anew for every call, from a fixed seed.
+struct Inputs {
+  Tensors arguments;
+  Tensors leaves{};   // where gradients arrive: what arguments were made from, parameters
+  Tensors watched{};  // whatever else is looked at: bases of arguments, closed-over tensors
+};
+
+/// A compiled function, whatever its calling form.
+struct Handle {
+  std::function<Tensors(Tensors&)> call;
+  std::function<Stats()> stats;
+  std::function<std::vector<Entry>()> entries;
+};
+
+/// `call` turns a list of tensors into a call of the handle: `[](auto& h, Tensors& a) ...`.
+template <class Compiled, class Call>
+Handle handle_of(Compiled compiled, Call call) {
+  return {[compiled, call](Tensors& arguments) { return call(compiled, arguments); },
+          [compiled] { return compiled.stats(); }, [compiled] { return compiled.entries(); }};
+}
+
+/// A program that is run eagerly and compiled. One object per run of several calls: what it closes
+/// over is made with it and lives as long.
+struct Program {
+  std::function<Inputs()> inputs;
+  std::function<Tensors(Tensors&)> function;
+  /// How it is compiled; empty: `compile_boxed`.
+  std::function<Handle(const Options&)> compile{};
+};
+/// Called with the generator at a fixed seed.
+using MakeProgram = std::function<Program()>;
+
+/// What is special about a program. Each field is an exception that must be on the list of
+/// differences (docs/reference/differences.md) or a fact that eager has no word for.
+struct Settings {
+  /// Gradients may differ in the last bits: sums in another order (ruling 25).
+  bool sums_may_round = false;
+  /// Results that are the only view of a hidden intermediate: tensors of their own here.
+  std::set<size_t> lone_views{};
+  /// Words of the error that eager raises in the call; empty: it must not raise.
+  std::string raises{};
+  /// The same of differentiating what the call returns. Several errors share the words.
+  std::string backward_raises{};
+  /// How often the function runs to be recorded, over the four calls of one handle with write-back
+  /// in the graph; with write-back in the epilogue there are two.
+  int64_t traces = 1, epilogue_traces = 1;
+  /// Whether results are written in place after the call and everything is looked at again.
+  bool write_results = true;
+  /// State of the calling thread (grad mode, autocast): calls its argument within it.
+  std::function<void(const std::function<void()>&)> around{};
+  /// Facts about the entry that served the first call.
+  std::function<void(const Entry&)> entry{};
+};
+
+}  // namespace tandem::conformance
