@@ -1,15 +1,18 @@
 #include "joint/build_joint.h"
 
+#include "base/error.h"
 #include "joint/cut.h"
 #include "joint/gradients.h"
 #include "joint/release_groups.h"
 #include "tandem/ir/text.h"
 #include "tracing/traced_tensor.h"
 
+#include <ATen/FunctionalTensorWrapper.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 
@@ -57,8 +60,10 @@ class Builder {
     signature_.training = !signature_.tangents.empty();
     if (signature_.training) {
       const size_t inputs_before = trace_.stand_ins().size();
+      const std::vector<uint64_t> writes = writes_so_far();
       for (int64_t stage = 0; stage < stages_; ++stage) differentiate_stage(stage);
       check_nothing_lifted(trace_, inputs_before);
+      check_nothing_written(writes);
     }
     graph_.set_outputs(std::move(outputs_));
     release_groups(trace_, reading_.groups);
@@ -134,7 +139,14 @@ class Builder {
       const ir::InputFacts& facts = signature_.inputs[i];
       if (facts.duplicate_of >= 0 || signature_.is_view_of_group(i)) continue;
       if (one.edge.is_valid()) {
-        add_target(Place::Of::Input, i, false, one.edge, is_view_member(trace_, one));
+        const bool view = is_view_member(trace_, one);
+        add_target(Place::Of::Input, i, false, one.edge, view);
+        // A view renews its grad_fn when the version of its base moves: uses before and after then
+        // end at two places.
+        if (view && !facts.history_changed && facts.requires_grad_after &&
+            !(now(one.tensor) == one.edge)) {
+          add_target(Place::Of::Input, i, true, now(one.tensor), true);
+        }
       } else if (facts.requires_grad_after && facts.is_leaf_after) {
         add_target(Place::Of::Input, i, false, now(one.tensor), false);  // requires_grad_() inside
       }
@@ -158,6 +170,26 @@ class Builder {
     for (size_t i = 0; i < signature_.groups.size(); ++i) {
       if (signature_.groups[i].history_changed)
         add_target(Place::Of::Group, i, true, now(group(i).tensor), true);
+    }
+  }
+
+  std::vector<uint64_t> writes_so_far() const {
+    std::vector<uint64_t> writes;
+    for (const StandIn& one : trace_.stand_ins()) {
+      writes.push_back(
+          at::functionalization::impl::unsafeGetFunctionalWrapper(one.tensor)->mutation_counter());
+    }
+    return writes;
+  }
+
+  void check_nothing_written(const std::vector<uint64_t>& before) const {
+    const std::vector<uint64_t> now = writes_so_far();
+    for (size_t i = 0; i < before.size(); ++i) {
+      if (before[i] == now[i]) continue;
+      TANDEM_UNSUPPORTED("joint", "the backward (a hook or custom function) writes ",
+                         trace_.name_of(trace_.stand_ins()[i]),
+                         "\n  remedy: write it in the forward, or in a hook on a result of the "
+                         "compiled function");
     }
   }
 
@@ -188,7 +220,10 @@ class Builder {
     for (const at::Tensor& gradient : gradients.values)
       values.push_back(gradient.defined() ? tracing::current_value(gradient) : ir::kNoValue);
     if (stages_ > 1) drop_independent(values);
-    for (size_t i = 0; i < wanted.size(); ++i) add_gradient(*wanted[i], stage, values[i]);
+    // Eager raises when the backward gets here, so it must get here.
+    const bool raises = std::ranges::any_of(
+        gradients.raises, [](const std::string& text) { return !text.empty(); });
+    for (size_t i = 0; i < wanted.size(); ++i) add_gradient(*wanted[i], stage, values[i], raises);
   }
 
   /// A custom function's node turns the missing gradient behind a closed cut into zeros.
@@ -215,17 +250,19 @@ class Builder {
     }
   }
 
-  void add_gradient(const Target& target, int64_t stage, ir::ValueId value) {
-    const bool of_input = target.place.of == Place::Of::Input && !target.after && stage == 0;
-    if (value == ir::kNoValue && !of_input) return;
+  void add_gradient(const Target& target, int64_t stage, ir::ValueId value, bool raises) {
+    const ir::GradientFacts facts{.place = target.place, .after = target.after, .stage = stage};
+    const bool of_input = facts.place.of == Place::Of::Input && !facts.after && stage == 0 &&
+                          std::ranges::find(signature_.gradients, facts.place,
+                                            &ir::GradientFacts::place) == signature_.gradients.end();
+    if (value == ir::kNoValue && !of_input && !raises) return;
     const auto inputs = static_cast<int64_t>(signature_.inputs.size());
     const int64_t index = of_input ? target.place.index : inputs + further_gradients_++;
     std::string name;
     if (target.place.of == Place::Of::Input)
       name = signature_.inputs[static_cast<size_t>(target.place.index)].role.name;
     outputs_.push_back({value, ir::Descriptor::grad(index, std::move(name))});
-    signature_.gradients.push_back(
-        {.place = target.place, .after = target.after, .stage = stage});
+    signature_.gradients.push_back(facts);
   }
 
   void order_inputs() {

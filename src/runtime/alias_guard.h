@@ -47,6 +47,7 @@ class AliasGuard {
                                             std::span<const at::Tensor* const> inputs) const;
   std::optional<std::string> counter_mismatch(std::span<const at::Tensor* const> inputs) const;
 
+  bool training_ = false;
   size_t lifted_count_ = 0;
   std::vector<std::string> names_;
   std::vector<size_t> written_;           // inputs whose data the call writes

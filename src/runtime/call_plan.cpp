@@ -27,7 +27,7 @@ class Planner {
     }
     for (const ir::Output& output : forward_.outputs()) {
       if (output.role.role == ir::Role::Mutated)
-        written_value_.try_emplace(output.value, output.role.index);
+        note_written(output.value, output.value, output.role.index);
     }
     note_writes_in_graph();
   }
@@ -75,8 +75,13 @@ class Planner {
       if (node.kind() != ir::NodeKind::Op || node.op().schema().name() != "aten::copy_") return;
       const auto input = input_position_.find(*node.operands()[0].get_if<ir::ValueId>());
       if (input != input_position_.end())
-        written_value_.try_emplace(node.results()[0], input->second);
+        note_written(node.results()[0], *node.operands()[1].get_if<ir::ValueId>(), input->second);
     });
+  }
+
+  void note_written(ir::ValueId value, ir::ValueId data, int64_t input) {
+    written_value_.try_emplace(value, input);
+    if (!forward_.value(root(data)).is_input()) written_root_.try_emplace(root(data), input);
   }
 
   void add_write_back(const ir::Output& output, int64_t position) {
@@ -108,6 +113,10 @@ class Planner {
       // What eager keeps is the input itself, and no second copy of it.
       slot.shallow = true;
       slot.written = written->second;
+    } else if (const auto data = written_root_.find(root(output.value));
+               data != written_root_.end() && !changes_geometry(data->second)) {
+      slot.watched = data->second;
+      slot.copy = is_written(output.value);
     } else if (is_written(output.value)) {
       slot.copy = true;
     } else if (input != input_position_.end() && input->second < input_count()) {
@@ -136,7 +145,7 @@ class Planner {
   void add_version_bumps() {
     for (size_t i = 0; i < split_.signature.inputs.size(); ++i) {
       const ir::InputFacts& facts = split_.signature.inputs[i];
-      if (facts.duplicate_of >= 0 || facts.version_delta == 0) continue;
+      if (facts.duplicate_of >= 0 || facts.counter_of >= 0 || facts.version_delta == 0) continue;
       plan_.version_bumps.push_back({static_cast<int64_t>(i), facts.version_delta});
     }
   }
@@ -179,8 +188,14 @@ class Planner {
       plan_.stages[static_cast<size_t>(gradient.stage)].edges.push_back(
           {target_of(gradient), static_cast<int64_t>(i)});
     }
+    // Edges that are taken when the inputs have changed are those that the inputs came with only if
+    // autograd has seen nothing.
+    const auto keeps_edge = [](const ir::InputFacts& input) {
+      return !input.history_changed && input.requires_grad == input.requires_grad_after;
+    };
     plan_.has_plain_edges =
-        plan_.stages.size() == 1 && std::ranges::all_of(plan_.targets, [](const auto& target) {
+        plan_.stages.size() == 1 && std::ranges::all_of(signature.inputs, keeps_edge) &&
+        std::ranges::all_of(plan_.targets, [](const auto& target) {
           return target.place.of == ir::Place::Of::Input && !target.after;
         });
     if (plan_.has_plain_edges) add_plain_edges();
@@ -225,6 +240,11 @@ class Planner {
         if (tangent.stage > 0 && tangent.place == change.place) change.stage = tangent.stage;
       }
     }
+    // A storage that is given to another input comes before its memory is given back.
+    std::ranges::stable_partition(changes, [&](const CallPlan::Change& change) {
+      return change.place.of != ir::Place::Of::Input ||
+             facts(change.place.index).storage != ir::StorageChange::Resized;
+    });
     order(std::move(changes));
   }
 
@@ -262,6 +282,7 @@ class Planner {
   std::unordered_map<ir::ValueId, int64_t> input_position_;
   std::set<ir::ValueId> written_;
   std::unordered_map<ir::ValueId, int64_t> written_value_;  // new data -> the input it is for
+  std::unordered_map<ir::ValueId, int64_t> written_root_;   // memory of new data -> the same
   std::unordered_map<ir::ValueId, int64_t> fresh_of_root_;  // memory -> the result that owns it
   CallPlan plan_;
 };

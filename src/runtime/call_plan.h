@@ -17,6 +17,10 @@ struct SavedSlot {
   /// nothing refers back to the input, and the version is checked.
   bool shallow = false;
   int64_t written = -1;  // the input whose new data it is: the handle is made once that is written
+  int64_t watched = -1;  // an input whose new data it shows in another shape: its version is checked
+
+  /// Somebody else could write what it shows, and eager would notice.
+  bool is_watched() const { return output >= 0 || base >= 0 || shallow || watched >= 0; }
 };
 
 /// One fresh result, or hidden base, of the forward.

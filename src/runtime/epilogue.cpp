@@ -6,8 +6,9 @@
 #include "runtime/write_back.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/VariableTypeUtils.h>
 #include <torch/csrc/autograd/variable.h>
@@ -29,17 +30,6 @@ struct OverwrittenView : autograd::Node {
   }
   std::string name() const override { return "TandemOverwrittenView"; }
 };
-
-void resize_storage(const at::Tensor& tensor, int64_t bytes) {
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("inductor::resize_storage_bytes_", "");
-  torch::jit::Stack stack{tensor, bytes};
-  op.callBoxed(stack);
-}
-
-/// Whether the view relation of an output is replayed before the inputs are rewritten: what has a
-/// history of its own shares no more than memory with its source.
-bool stands_alone(const ir::OutputFacts& facts) { return facts.made_leaf || facts.own_history; }
 
 }  // namespace
 
@@ -85,15 +75,18 @@ const at::Tensor& Epilogue::tensor_at(const Place& place) const {
 void Epilogue::run() {
   place_new_memory();
   switch_on_gradients();
-  replay(/*detached=*/true);
+  replay_leaves();
   if (signature_.training) make_nodes();
   for (size_t i = 0; i < plan_.targets.size(); ++i) {
     if (!plan_.targets[i].after)
       targets_[i] = autograd::impl::gradient_edge(tensor_at(plan_.targets[i].place));
   }
   for (const CallPlan::Change& one : plan_.changes) change(one);
+  for (size_t i = 0; i < targets_.size(); ++i) {
+    if (!targets_[i].is_valid()) settle(plan_.targets[i].place);
+  }
   finish_results();
-  replay(/*detached=*/false);
+  replay_views();
 }
 
 /// Fresh results and bases, so far without a history.
@@ -137,9 +130,13 @@ void Epilogue::make_nodes() {
       const auto write = std::ranges::find_if(plan_.write_backs, [&](const WriteBack& one) {
         return place.of == Place::Of::Input && one.input == place.index;
       });
-      nodes_[stage]->add_input_metadata(write == plan_.write_backs.end()
-                                            ? tensor_at(place)
-                                            : outputs_[static_cast<size_t>(write->position)]);
+      if (write != plan_.write_backs.end()) {
+        nodes_[stage]->add_input_metadata(outputs_[static_cast<size_t>(write->position)]);
+      } else if (place.of == Place::Of::Output && !tensor_at(place).defined()) {
+        nodes_[stage]->add_input_metadata(sample_of(place.index));
+      } else {
+        nodes_[stage]->add_input_metadata(tensor_at(place));
+      }
     }
   }
 }
@@ -203,7 +200,11 @@ void Epilogue::write_input(const CallPlan::Change& change, const at::Tensor& inp
 void Epilogue::change_metadata(const at::Tensor& input, const ir::InputFacts& facts) {
   const std::vector<int64_t> sizes = facts.type_after->static_sizes();
   const std::vector<int64_t> strides = facts.type_after->static_strides();
-  if (facts.storage == ir::StorageChange::Resized) return resize_storage(input, facts.bytes_after);
+  if (facts.storage == ir::StorageChange::Resized) {
+    at::native::resize_bytes_cpu(input.storage().unsafeGetStorageImpl(),
+                                 static_cast<size_t>(facts.bytes_after));
+    return;
+  }
   // A view by itself has a gradient formula; together with new data the node of the call has it.
   if (facts.history_changed && !facts.data_written) {
     at::AutoGradMode grad_mode(true);
@@ -254,38 +255,78 @@ void Epilogue::finish_results() {
   const CallPlan::Stage& stage = plan_.stages[0];
   for (size_t slot = 0; slot < stage.tangents.size(); ++slot) {
     const Place& place = signature_.tangents[stage.tangents[slot]].place;
-    autograd::impl::set_gradient_edge(tensor_at(place),
-                                      Edge(nodes_[0], static_cast<uint32_t>(slot)));
+    const Edge edge(nodes_[0], static_cast<uint32_t>(slot));
+    if (tensor_at(place).defined()) autograd::impl::set_gradient_edge(tensor_at(place), edge);
   }
   keep_written_handles(plan_, inputs_, outputs_);
   node.kept().save(*entry_, inputs_.first(signature_.inputs.size()), outputs_, results_,
                    bases_);
 }
 
-/// Views of inputs, groups and bases. Those that share no more than memory with their source come
-/// first, from a detached one; the others when every history is in place.
-void Epilogue::replay(bool detached) {
-  for (const ir::ViewReplay& replay : signature_.replays) {
-    std::vector<bool> wanted, grad_modes;
-    for (const ir::Output& output : replay.graph.outputs()) {
-      const ir::OutputFacts& facts = signature_.outputs[static_cast<size_t>(output.role.index)];
-      wanted.push_back(stands_alone(facts) == detached);
-      // A view made without grad is a leaf, even if it says that it requires grad: its base does.
-      grad_modes.push_back(!facts.is_leaf);
+at::Tensor Epilogue::source_of(const ir::ViewReplay& replay) const {
+  const at::Tensor& found = replay.as_found ? as_found_[static_cast<size_t>(replay.source.index)]
+                                            : tensor_at(replay.source);
+  return found.defined() ? found : tensor_at(replay.source);
+}
+
+template <class Place>
+void Epilogue::replay(const ir::ViewReplay& replay, const at::Tensor& source, Place&& place) {
+  std::vector<bool> grad_modes;
+  for (const ir::Output& output : replay.graph.outputs()) {
+    // A view made without grad is a leaf, even if it says that it requires grad: its base does.
+    grad_modes.push_back(!signature_.outputs[static_cast<size_t>(output.role.index)].is_leaf);
+  }
+  const std::vector<at::Tensor> views = ops::replay_views(replay, source, grad_modes);
+  for (size_t i = 0; i < views.size(); ++i)
+    place(static_cast<size_t>(replay.graph.outputs()[i].role.index), views[i]);
+}
+
+/// Aliases that requires_grad_() made leaves come first: histories of others lead to them.
+void Epilogue::replay_leaves() {
+  for (const ir::ViewReplay& one : signature_.replays) {
+    const auto is_leaf = [&](const ir::Output& output) {
+      return signature_.outputs[static_cast<size_t>(output.role.index)].made_leaf;
+    };
+    if (std::ranges::none_of(one.graph.outputs(), is_leaf)) continue;
+    replay(one, source_of(one), [&](size_t output, const at::Tensor& view) {
+      if (!signature_.outputs[output].made_leaf) return;
+      results_[output] = view;
+      results_[output].set_requires_grad(true);
+    });
+  }
+}
+
+/// A tensor like a result that is not there yet.
+at::Tensor Epilogue::sample_of(int64_t output) {
+  const ir::TensorType& type = *signature_.outputs[static_cast<size_t>(output)].type;
+  return at::empty({}, at::TensorOptions().dtype(type.dtype).device(type.device))
+      .expand(type.static_sizes());
+}
+
+/// Views of inputs, groups and bases, now that every history is in place.
+void Epilogue::replay_views() {
+  for (const ir::ViewReplay& one : signature_.replays) {
+    replay(one, source_of(one), [&](size_t output, const at::Tensor& view) {
+      const ir::OutputFacts& facts = signature_.outputs[output];
+      if (facts.made_leaf) return;
+      results_[output] = view;
+      if (facts.own_history) give_own_history(static_cast<int64_t>(output));
+    });
+  }
+}
+
+/// What a custom function made of an input is a view of it, but has the function's history, and
+/// eager refuses to write it for that reason.
+void Epilogue::give_own_history(int64_t output) {
+  at::Tensor& result = results_[static_cast<size_t>(output)];
+  const std::vector<size_t>& tangents = plan_.stages[0].tangents;
+  for (size_t slot = 0; slot < tangents.size(); ++slot) {
+    if (!(signature_.tangents[tangents[slot]].place == Place{Place::Of::Output, output})) continue;
+    if (result.is_view() && signature_.outputs[static_cast<size_t>(output)].of_custom_function) {
+      autograd::impl::get_view_autograd_meta(result)->set_creation_meta(
+          autograd::CreationMeta::IN_CUSTOM_FUNCTION);
     }
-    if (std::ranges::find(wanted, true) == wanted.end()) continue;
-    at::Tensor source = tensor_at(replay.source);
-    if (replay.as_found && as_found_[static_cast<size_t>(replay.source.index)].defined())
-      source = as_found_[static_cast<size_t>(replay.source.index)];
-    if (detached) source = source.detach();
-    const std::vector<at::Tensor> views = ops::replay_views(replay, source, grad_modes);
-    for (size_t i = 0; i < views.size(); ++i) {
-      const auto output = static_cast<size_t>(replay.graph.outputs()[i].role.index);
-      if (!wanted[i]) continue;
-      results_[output] = views[i];
-      if (detached) results_[output] = results_[output].detach();
-      if (signature_.outputs[output].made_leaf) results_[output].set_requires_grad(true);
-    }
+    autograd::impl::set_gradient_edge(result, Edge(nodes_[0], static_cast<uint32_t>(slot)));
   }
 }
 

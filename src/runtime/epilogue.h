@@ -36,7 +36,13 @@ class Epilogue {
   void place_new_memory();
   void switch_on_gradients();
   void make_nodes();
-  void replay(bool detached);
+  template <class Place>
+  void replay(const ir::ViewReplay& replay, const at::Tensor& source, Place&& place);
+  at::Tensor source_of(const ir::ViewReplay& replay) const;
+  at::Tensor sample_of(int64_t output);
+  void replay_leaves();
+  void replay_views();
+  void give_own_history(int64_t output);
   void change(const CallPlan::Change& change);
   void write_input(const CallPlan::Change& change, const at::Tensor& input,
                    const ir::InputFacts& facts);

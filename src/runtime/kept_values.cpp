@@ -41,6 +41,10 @@ void KeptValues::save(const EntryState& entry, std::span<const at::Tensor> input
       watched_.push_back({result.unsafeGetTensorImpl()->version_counter(), version_to_save(result),
                           static_cast<int64_t>(result.output_nr())});
       values_.push_back(value.tensor_data());
+    } else if (slot.watched >= 0) {
+      const at::Tensor& input = inputs[static_cast<size_t>(slot.watched)];
+      watched_.push_back({input.unsafeGetTensorImpl()->version_counter(), version_to_save(input), -1});
+      values_.push_back(std::move(value));
     } else if (slot.shallow) {
       watched_.push_back({value.unsafeGetTensorImpl()->version_counter(), version_to_save(value), -1});
       values_.push_back(std::move(value));
@@ -77,7 +81,7 @@ void KeptValues::check_versions(const EntryState& entry, const Backward& backwar
       continue;
     }
     const at::Tensor& kept = values_[value++];
-    if (slot.output < 0 && slot.base < 0 && !slot.shallow) continue;
+    if (!slot.is_watched()) continue;
     const Watched& watched = watched_[result++];
     const uint32_t now = watched.counter.current_version();
     if (backward.reads[i] && now != watched.version) {

@@ -27,6 +27,10 @@ void check_storage(const tracing::Trace& trace, const StandIn& stand_in,
                        "\n  remedy: do one of the two outside the compiled function, or write "
                        "under torch::NoGradGuard");
   }
+  if (facts.storage == ir::StorageChange::Resized && !stand_in.real.is_cpu()) {
+    TANDEM_UNSUPPORTED("signature", name, " ", what, ", and it lies on ", stand_in.real.device(),
+                       "\n  remedy: resize its storage outside the compiled function");
+  }
   if (facts.group >= 0) {
     TANDEM_UNSUPPORTED("signature", name, " ", what,
                        " and shares memory that the function writes with another input",
@@ -81,6 +85,20 @@ void check_held(const tracing::Trace& trace) {
   }
 }
 
+/// Why the trace could not give them one base.
+std::string overlap_cause(const tracing::Trace& trace, const StandIn& a, const StandIn& b) {
+  const std::vector<at::Tensor> both = {a.real, b.real};
+  if (std::string cause = tracing::cannot_be_group(both); !cause.empty()) return cause;
+  std::vector<at::Tensor> all;
+  for (const StandIn& one : trace.stand_ins()) {
+    if (one.duplicate_of < 0 && one.real.storage().is_alias_of(a.real.storage()))
+      all.push_back(one.real);
+  }
+  const std::string cause = tracing::cannot_be_group(all);
+  return cause.empty() ? "the function reaches one of them only in some runs"
+                       : "other inputs lie there, too: " + cause;
+}
+
 /// A write through one input must be seen through another that shares its memory. Stand-ins share
 /// it within a group; a tensor that a trace meets late for the second time is in none.
 void check_overlap(const tracing::Trace& trace, const ir::Signature& signature,
@@ -98,6 +116,7 @@ void check_overlap(const tracing::Trace& trace, const ir::Signature& signature,
       TANDEM_UNSUPPORTED("signature", trace.name_of(written), " is written and shares memory with ",
                          trace.name_of(other),
                          base::detail_line("at", trace.line_of(written.tensor)),
+                         base::detail_line("cause", overlap_cause(trace, written, other)),
                          "\n  remedy: pass tensors that do not overlap, or clone() one of them");
     }
   }

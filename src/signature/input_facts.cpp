@@ -28,11 +28,9 @@ ir::StorageChange storage_change(const StandIn& stand_in,
   if (wrapper.was_storage_changed()) return ir::StorageChange::Replaced;
   if (stand_in.storage->_unsafe_get_target() != storage_of(stand_in.tensor))
     return ir::StorageChange::Grown;
-  if (wrapper.was_inductor_storage_resized() &&
-      wrapper.get_storage_size(/*before=*/true) != wrapper.get_storage_size(/*before=*/false)) {
-    return ir::StorageChange::Resized;
-  }
-  return ir::StorageChange::None;
+  // No op says so: programs resize the storage itself.
+  return stand_in.tensor.storage().nbytes() == stand_in.storage_bytes ? ir::StorageChange::None
+                                                                      : ir::StorageChange::Resized;
 }
 
 /// The stand-in whose memory a set_() gave to this one, or -1.
@@ -83,16 +81,23 @@ ir::InputFacts input_facts(const tracing::Trace& trace, const StandIn& stand_in)
       facts.data_written = true;  // the new memory knows of no earlier write
       break;
     case ir::StorageChange::Resized:
-      facts.bytes_after = wrapper->get_storage_size(/*before=*/false).guard_int(__FILE__, __LINE__);
-      facts.data_written = false;  // functionalization counts the resize as a write
+      facts.bytes_after = static_cast<int64_t>(tensor.storage().nbytes());
+      // What was written before is gone with the memory.
+      if (tensor.storage().nbytes() < stand_in.storage_bytes) facts.data_written = false;
       break;
     case ir::StorageChange::None:
       break;
   }
+  // An in-place view that changes no size (t_ of a vector) still is one for autograd.
   facts.metadata_changed =
       (wrapper->has_metadata_mutation() || facts.storage != ir::StorageChange::None) &&
-      !has_geometry_of(tensor, stand_in.real);
+      (!has_geometry_of(tensor, stand_in.real) || (facts.history_changed && !facts.data_written));
   return facts;
+}
+
+bool is_reshaped(const StandIn& stand_in) {
+  return functionalization::impl::unsafeGetFunctionalWrapper(stand_in.tensor)
+      ->has_metadata_mutation();
 }
 
 bool is_written(const tracing::Group& group) {

@@ -66,8 +66,11 @@ class Reader {
       values.push_back(result.defined() ? tracing::current_value(result) : ir::kNoValue);
       if (!result.defined() || !seen.insert(result.unsafeGetTensorImpl()).second) continue;
       ++results_on_storage_[storage_of(result)];
-      if (!result.is_view() && wrapper_of(result).view_metas().empty())
+      // A base that was transposed in place still is the base; a detached copy of one is not.
+      if (!result.is_view() && (wrapper_of(result).view_metas().empty() ||
+                                wrapper_of(result).has_metadata_mutation())) {
         whole_of_storage_.emplace(storage_of(result), result);
+      }
     }
     for (size_t i = 0; i < results.size(); ++i) {
       signature_.outputs.push_back(facts_of(results[i], static_cast<int64_t>(i)));
@@ -102,7 +105,8 @@ class Reader {
     if (auto it = input_of_storage_.find(storage_of(tensor)); it != input_of_storage_.end()) {
       facts.kind = ir::OutputKind::AliasOfInput;
       facts.source = it->second;
-      facts.own_history = facts.requires_grad && made_by_custom_function(tensor);
+      facts.own_history = facts.of_custom_function =
+          facts.requires_grad && made_by_custom_function(tensor);
       return facts;
     }
     if (results_on_storage_[storage_of(tensor)] > 1 || tensor.is_view() ||
@@ -125,12 +129,16 @@ class Reader {
     const auto whole = whole_of_storage_.find(storage_of(tensor));
     if (whole != whole_of_storage_.end() && whole->second.is_same(tensor)) {
       base.output = index;
+      base.reshaped = !wrapper_of(tensor).view_metas().empty();
       base.requires_grad = facts.requires_grad;
       return;
     }
     facts.kind = ir::OutputKind::AliasOfBase;
     facts.source = static_cast<int64_t>(it->second);
-    facts.own_history = facts.requires_grad && made_by_custom_function(tensor);
+    facts.of_custom_function = facts.requires_grad && made_by_custom_function(tensor);
+    // No view op leads from a base that was reshaped to views which were taken of it before.
+    facts.own_history =
+        facts.of_custom_function || (is_reshaped(whole) && facts.requires_grad && !facts.is_leaf);
     if (!tensor.is_view()) return;
     const at::Tensor root(tensor._base());
     // A base that is returned carries its gradients itself.
@@ -138,6 +146,11 @@ class Reader {
         (whole == whole_of_storage_.end() || !whole->second.is_same(root))) {
       note_root(root, index, base, bases_[it->second]);
     }
+  }
+
+  using Wholes = std::unordered_map<const c10::StorageImpl*, at::Tensor>;
+  bool is_reshaped(Wholes::const_iterator whole) const {
+    return whole != whole_of_storage_.end() && !wrapper_of(whole->second).view_metas().empty();
   }
 
   /// What autograd knows the result to be a view of receives the gradients of all its views.
@@ -163,7 +176,7 @@ class Reader {
   std::unordered_map<const c10::StorageImpl*, int64_t> input_of_storage_;
   std::unordered_map<const c10::TensorImpl*, int64_t> output_of_tensor_;
   std::unordered_map<const c10::StorageImpl*, int64_t> results_on_storage_;
-  std::unordered_map<const c10::StorageImpl*, at::Tensor> whole_of_storage_;  // result, no view
+  Wholes whole_of_storage_;  // the result that is no view
   std::unordered_map<const c10::StorageImpl*, size_t> base_of_storage_;
 };
 

@@ -34,7 +34,14 @@ void add_groups(const tracing::Trace& trace, const std::vector<int64_t>& positio
   ir::Signature& signature = reading.signature;
   for (size_t i = 0; i < trace.groups().size(); ++i) {
     const tracing::Group& group = trace.groups()[i];
-    if (!is_written(group)) continue;
+    if (!is_written(group)) {
+      for (size_t stand_in : group.members) {
+        // A view renews its grad_fn when the version of its base moves, too.
+        if (group.is_root && !is_reshaped(trace.stand_ins()[stand_in]))
+          signature.inputs[static_cast<size_t>(position[stand_in])].history_changed = false;
+      }
+      continue;
+    }
     ir::GroupFacts facts = group_facts(trace, group);
     for (size_t stand_in : group.members) {
       const int64_t member = position[stand_in];

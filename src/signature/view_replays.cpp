@@ -5,6 +5,7 @@
 #include "tracing/traced_tensor.h"
 
 #include <ATen/FunctionalStorageImpl.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
 #include <map>
@@ -60,20 +61,20 @@ class SameViews {
   std::map<ir::ValueId, ir::ValueId> first_;
 };
 
-/// Builds one replay graph, in which equal views are one node: the results of one `split` keep
-/// their common origin.
+/// Builds one replay graph. Results of one `split` keep their common origin; two outputs that are
+/// the same view of the same tensor stay two tensors.
 class Builder {
  public:
   Builder(const ir::Graph& recorded, const SameViews& same, ir::Place source, bool as_found,
           ir::ValueId root)
-      : recorded_(recorded), same_(same) {
+      : recorded_(recorded), same_(same), root_(same(root)) {
     replay_.source = source;
     replay_.as_found = as_found;
     replay_.graph.set_name("views");
-    replacement_[same(root)] = replay_.graph
-                                   .add_input(recorded.value(root).tensor_type(),
-                                              ir::Descriptor::user_input(0), "source")
-                                   .id();
+    source_ = replay_.graph
+                  .add_input(recorded.value(root).tensor_type(), ir::Descriptor::user_input(0),
+                             "source")
+                  .id();
   }
 
   void add_output(ir::ValueId value, int64_t index) {
@@ -84,10 +85,14 @@ class Builder {
 
  private:
   ir::ValueId rebuilt(ir::ValueId value) {
-    value = same_(value);
-    if (const auto known = replacement_.find(value); known != replacement_.end())
+    if (same_(value) == root_) return source_;
+    // Functionalization makes views again after a write; those of one op belong together.
+    const ir::ValueId first = same_(value);
+    const bool several = view_op(recorded_, first)->results().size() > 1;
+    const ir::ValueId key = several ? first : value;
+    if (const auto known = replacement_.find(key); known != replacement_.end())
       return known->second;
-    const ir::Node& node = *view_op(recorded_, value);
+    const ir::Node& node = *view_op(recorded_, key);
     ir::OpSpec spec{.op = node.op(), .shape = node.result_shape(), .location = node.location()};
     spec.operands.assign(node.operands().begin(), node.operands().end());
     spec.operands[0] = rebuilt(source_of(node));
@@ -96,11 +101,13 @@ class Builder {
     const ir::Node& copy = replay_.graph.add_op(std::move(spec));
     for (size_t i = 0; i < node.results().size(); ++i)
       replacement_[node.results()[i]] = copy.results()[i];
-    return replacement_.at(value);
+    return replacement_.at(key);
   }
 
   const ir::Graph& recorded_;
   const SameViews& same_;
+  const ir::ValueId root_;
+  ir::ValueId source_ = ir::kNoValue;
   ir::ViewReplay replay_;
   std::map<ir::ValueId, ir::ValueId> replacement_;
 };
@@ -120,6 +127,11 @@ class Replays {
     ir::OutputFacts& facts = reading_.signature.outputs[index];
     const at::Tensor& result = trace_.results().tensors[index];
     const ir::ValueId value = tracing::current_value(result);
+    if (facts.kind == ir::OutputKind::AliasOfBase &&
+        reading_.signature.bases[static_cast<size_t>(facts.source)].reshaped) {
+      replay_by_strides(facts.source, result, value, index);
+      return;
+    }
     if (facts.kind == ir::OutputKind::AliasOfBase) {
       replay({ir::Place::Of::Base, facts.source}, false,
              reading_.bases[static_cast<size_t>(facts.source)].value, value, index);
@@ -147,6 +159,26 @@ class Replays {
     } else {
       replay({ir::Place::Of::Input, facts.source}, true, whole, value, index);
     }
+  }
+
+  /// From a base that was reshaped in place, whatever its sizes are now.
+  void replay_by_strides(int64_t base, const at::Tensor& result, ir::ValueId value, size_t index) {
+    const int64_t source = reading_.signature.bases[static_cast<size_t>(base)].output;
+    const ir::ValueId whole =
+        tracing::current_value(trace_.results().tensors[static_cast<size_t>(source)]);
+    const ir::TypePtr& type = graph_.value(value).tensor_type();
+    ir::ViewReplay replay{.source = {ir::Place::Of::Base, base}};
+    replay.graph.set_name("views");
+    const ir::ValueId input = replay.graph
+                                  .add_input(graph_.value(whole).tensor_type(),
+                                             ir::Descriptor::user_input(0), "source")
+                                  .id();
+    const ir::Node& view = replay.graph.add_op(
+        {.op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::as_strided", ""),
+         .operands = {input, type->sizes, type->strides, ir::Size(result.storage_offset())},
+         .results = {ir::Type(type)}});
+    replay.graph.add_output(view.results()[0], ir::Descriptor::output(static_cast<int64_t>(index)));
+    reading_.signature.replays.push_back(std::move(replay));
   }
 
   void finish() {

@@ -1,10 +1,8 @@
 #include "tracing/group.h"
 
-#include "base/error.h"
 #include "ops/flat_memory.h"
 #include "ops/shares_memory.h"
 #include "tracing/ambient.h"
-#include "tracing/operand_text.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -20,37 +18,10 @@ namespace {
 namespace autograd = torch::autograd;
 using ops::root_of;
 
-void require_one_dtype(std::span<const at::Tensor> members, std::span<const std::string> names) {
-  for (size_t i = 1; i < members.size(); ++i) {
-    if (members[i].scalar_type() == members[0].scalar_type()) continue;
-    TANDEM_UNSUPPORTED("trace", names[0], " and ", names[i],
-                       " share memory and see it as different dtypes",
-                       "\n  value:  ", names[0], " is ", tensor_text(members[0]), ", ", names[i],
-                       " is ", tensor_text(members[i]),
-                       "\n  remedy: pass one of them only, and make the other inside with "
-                       "view(dtype), view_as_real or view_as_complex");
-  }
-}
-
 bool have_one_root(std::span<const at::Tensor> members) {
   const at::Tensor root = root_of(members[0]);
   return std::ranges::all_of(members,
                              [&](const at::Tensor& member) { return root_of(member).is_same(root); });
-}
-
-/// Without a common root each member stands for itself: that is what autograd sees outside, too.
-/// Views of one another would need both.
-void require_unrelated(std::span<const at::Tensor> members, std::span<const std::string> names) {
-  for (size_t i = 0; i < members.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      if (!members[i].requires_grad() && !members[j].requires_grad()) continue;
-      if (!root_of(members[i]).is_same(root_of(members[j]))) continue;
-      TANDEM_UNSUPPORTED(
-          "trace", names[j], " and ", names[i],
-          " are views of one tensor that requires grad, and share memory with an input that is not",
-          "\n  remedy: clone() one of them, or make the views inside the compiled function");
-    }
-  }
 }
 
 }  // namespace
@@ -74,16 +45,31 @@ std::vector<std::vector<size_t>> overlapping(std::span<const at::Tensor> tensors
   return found;
 }
 
-Group make_group(Recording& recording, std::span<const at::Tensor> members,
-                 std::span<const std::string> names, int64_t index,
+std::string cannot_be_group(std::span<const at::Tensor> members) {
+  for (const at::Tensor& member : members) {
+    if (member.scalar_type() != members[0].scalar_type())
+      return "they see it as different dtypes";
+  }
+  if (have_one_root(members)) return {};
+  // Without a common root each member stands for itself: that is what autograd sees outside, too.
+  // Views of one another would need both.
+  for (size_t i = 0; i < members.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (!members[i].requires_grad() && !members[j].requires_grad()) continue;
+      if (root_of(members[i]).is_same(root_of(members[j])))
+        return "two of them are views of one tensor that requires grad, and another is not";
+    }
+  }
+  return {};
+}
+
+Group make_group(Recording& recording, std::span<const at::Tensor> members, int64_t index,
                  bool caller_in_inference_mode) {
-  require_one_dtype(members, names);
   Group group;
   group.is_root = have_one_root(members);
   if (group.is_root) {
     group.real = root_of(members[0]);
   } else {
-    require_unrelated(members, names);
     OutsideTrace outside;
     group.real = ops::flat_memory(members);
   }
@@ -98,7 +84,8 @@ Group make_group(Recording& recording, std::span<const at::Tensor> members,
 }
 
 StandIn make_member(Recording& recording, const Group& group, const at::Tensor& real,
-                    ir::Descriptor role, std::string name, bool caller_in_inference_mode) {
+                    size_t equal_members, ir::Descriptor role, std::string name,
+                    bool caller_in_inference_mode) {
   c10::InferenceMode mode(real.is_inference() && !caller_in_inference_mode);
   StandIn member;
   member.real = real;
@@ -109,7 +96,11 @@ StandIn make_member(Recording& recording, const Group& group, const at::Tensor& 
   }
   member.input = recording.graph().inputs().back();
   const auto as_member = [&] {
-    return group.tensor.as_strided(real.sizes(), real.strides(), real.storage_offset());
+    at::Tensor member =
+        group.tensor.as_strided(real.sizes(), real.strides(), real.storage_offset());
+    // Views of one member must not be taken for views of another that shows the same.
+    for (size_t i = 0; i < equal_members; ++i) member = member.alias();
+    return member;
   };
   if (group.is_root) {
     // A view made without grad could not be written in grad mode.

@@ -32,16 +32,18 @@ struct Group {
 /// in `tensors`.
 std::vector<std::vector<size_t>> overlapping(std::span<const at::Tensor> tensors);
 
-/// Makes the base of the group that `members` form, and a graph input for it. `names` are for the
-/// refusals: one storage seen as several dtypes, or members with gradients of which some are views
-/// of each other and some are not.
-Group make_group(Recording& recording, std::span<const at::Tensor> members,
-                 std::span<const std::string> names, int64_t index,
+/// Why such tensors can have no common base: they see the memory as different dtypes, or some that
+/// require grad are views of each other and some are not. Empty if they can. As long as nobody
+/// writes the memory they need none.
+std::string cannot_be_group(std::span<const at::Tensor> members);
+
+/// Makes the base of the group that `members` form, and a graph input for it.
+Group make_group(Recording& recording, std::span<const at::Tensor> members, int64_t index,
                  bool caller_in_inference_mode);
 
 /// The stand-in of a member: a view of the base, and a graph input of its own, which the graph uses
-/// if nobody writes the group.
+/// if nobody writes the group. `equal_members` earlier ones have the same sizes, strides and offset.
 StandIn make_member(Recording& recording, const Group& group, const at::Tensor& real,
-                    ir::Descriptor role, std::string name, bool caller_in_inference_mode);
+                    size_t equal_members, ir::Descriptor role, std::string name, bool caller_in_inference_mode);
 
 }  // namespace tandem::tracing

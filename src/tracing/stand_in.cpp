@@ -92,6 +92,7 @@ void note_entry_state(StandIn& stand_in) {
   stand_in.version = version_of(stand_in.tensor);
   // Weak: a strong handle makes a growing resize_ throw, none lets the address be used again.
   stand_in.storage = stand_in.tensor.storage().getWeakStorageImpl();
+  stand_in.storage_bytes = stand_in.tensor.storage().nbytes();
 }
 
 at::Tensor make_tangent(Recording& recording, const at::Tensor& like, int64_t index) {

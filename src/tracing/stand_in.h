@@ -29,6 +29,7 @@ struct StandIn {
   bool requires_grad = false;
   bool is_leaf = true;
   std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> storage{};
+  size_t storage_bytes = 0;
 };
 
 /// Makes the stand-in of `real` and a graph input for it: same metadata, requires_grad and

@@ -12,6 +12,7 @@
 #include <ATen/SequenceNumber.h>
 #include <ATen/ops/equal.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 
@@ -68,27 +69,32 @@ Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std:
 
 void Trace::find_groups(const detail::Flat& arguments) {
   std::vector<at::Tensor> tensors;
-  std::vector<std::string> names;
-  const auto add = [&](const at::Tensor& tensor, std::string name) {
-    if (!tensor.defined() || !tensor.has_storage()) return;
-    tensors.push_back(tensor);
-    names.push_back(std::move(name));
+  std::unordered_set<const c10::TensorImpl*> seen;
+  const auto add = [&](const at::Tensor& tensor) {
+    if (tensor.defined() && tensor.has_storage() && seen.insert(tensor.unsafeGetTensorImpl()).second)
+      tensors.push_back(tensor);
   };
-  for (size_t i = 0; i < arguments.tensors.size(); ++i) add(arguments.tensors[i], names_[i]);
-  for (const at::Tensor& tensor : met_before_)
-    add(tensor, "a closed-over tensor (" + tensor_text(tensor) + ")");
+  for (const at::Tensor& tensor : arguments.tensors) add(tensor);
+  for (const at::Tensor& tensor : met_before_) add(tensor);
   for (const std::vector<size_t>& component : overlapping(tensors)) {
     std::vector<at::Tensor> members;
-    std::vector<std::string> member_names;
-    for (size_t i : component) {
-      if (!group_of_.try_emplace(tensors[i].unsafeGetTensorImpl(), groups_.size()).second) continue;
-      members.push_back(tensors[i]);
-      member_names.push_back(names[i]);
-    }
-    groups_.push_back(make_group(recording_, members, member_names,
-                                 static_cast<int64_t>(groups_.size()),
+    for (size_t i : component) members.push_back(tensors[i]);
+    if (!cannot_be_group(members).empty()) continue;
+    for (const at::Tensor& member : members)
+      group_of_.emplace(member.unsafeGetTensorImpl(), groups_.size());
+    groups_.push_back(make_group(recording_, members, static_cast<int64_t>(groups_.size()),
                                  ambient_.caller_in_inference_mode()));
   }
+}
+
+size_t Trace::equal_members(const Group& group, const at::Tensor& real) const {
+  size_t count = 0;
+  for (size_t member : group.members) {
+    const at::Tensor& other = stand_ins_[member].real;
+    count += other.sizes() == real.sizes() && other.strides() == real.strides() &&
+             other.storage_offset() == real.storage_offset();
+  }
+  return count;
 }
 
 void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
@@ -99,8 +105,9 @@ void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
   StandIn stand_in = group == group_of_.end()
                          ? make_stand_in(recording_, real, std::move(role), std::move(name),
                                          in_inference)
-                         : make_member(recording_, groups_[group->second], real, std::move(role),
-                                       std::move(name), in_inference);
+                         : make_member(recording_, groups_[group->second], real,
+                                       equal_members(groups_[group->second], real),
+                                       std::move(role), std::move(name), in_inference);
   if (!is_new) {
     // The same tensor object twice: the function must see one tensor, the graph keeps both inputs.
     const StandIn& first = stand_ins_[it->second];
@@ -250,9 +257,33 @@ void Trace::run(const detail::FlatFunction& function) {
   for (at::Tensor& result : results_.tensors) {
     if (result.defined() && !is_traced(result)) result = stand_in_of(result);
   }
+  for (const at::Tensor& result : results_.tensors) {
+    if (result.defined()) keep_history(result);
+  }
   redirect_edges(
       {results_.tensors.data(), results_.tensors.size()}, first_sequence_number_,
       [this](const at::Tensor& real) { stand_in_of(real); }, stand_ins_);
+}
+
+/// A view renews its grad_fn when the version of its base moves, by making the view again. Of a
+/// base that was transposed in place since, that is another view or none at all; the grad_fn that it
+/// has is right as long as only sizes and strides were changed.
+void Trace::keep_history(const at::Tensor& result) const {
+  if (!result.is_view() || !result.requires_grad()) return;
+  const at::Tensor base(result._base());
+  const auto wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(base);
+  auto* meta = torch::autograd::impl::get_view_autograd_meta(result);
+  if (!wrapper->has_metadata_mutation() || meta->get_attr_version() == result._version()) return;
+  if (wrapper->has_data_mutation()) {
+    TANDEM_UNSUPPORTED("trace",
+                       "a result is a view of a tensor that was reshaped and written in place "
+                       "after the view was taken",
+                       base::detail_line("at", line_of(base)),
+                       "\n  value:  ", tensor_text(result),
+                       "\n  remedy: take the view again after the last change, or return a copy "
+                       "of it (clone())");
+  }
+  meta->set_attr_version(result._version());
 }
 
 std::string Trace::where() const {

@@ -191,32 +191,42 @@ TEST(TraceErrors, ViewsOfAHiddenLeaf) {
                 "  remedy: return that tensor, or a copy of the view (clone())");
 }
 
-TEST(TraceErrors, OneMemoryInSeveralDtypes) {
-  auto f = compile([](const T& x, const T& y) {
-    x.add_(1);
+TEST(TraceErrors, OneMemoryWrittenInSeveralDtypes) {
+  std::string line;
+  auto f = compile([&](const T& x, const T& y) {
+    line = HERE, x.add_(1);
     return y.clone();
   });
   const T z = torch::zeros({2}, torch::kComplexFloat);
   EXPECT_EQ(error_text<UnsupportedError>([&] { f(z, torch::view_as_real(z)); }),
-            "trace: argument 0 and argument 1 share memory and see it as different dtypes\n"
-            "  value:  argument 0 is c64[2], argument 1 is f32[2, 2]\n"
-            "  remedy: pass one of them only, and make the other inside with view(dtype), "
-            "view_as_real or view_as_complex");
+            "signature: argument 0 is written and shares memory with argument 1\n"
+            "  at:     " +
+                line +
+                "\n"
+                "  cause:  they see it as different dtypes\n"
+                "  remedy: pass tensors that do not overlap, or clone() one of them");
   EXPECT_EQ(torch::view_as_real(z).sum().item<float>(), 0);
 }
 
-TEST(TraceErrors, ViewsAndAStrangerOnOneMemory) {
-  auto f = compile([](const T& x, const T& y, const T& z) {
+TEST(TraceErrors, ViewsAndAStrangerOnOneMemoryThatIsWritten) {
+  std::string line;
+  auto f = compile([&](const T& x, const T& y, const T& z) {
     torch::NoGradGuard no_grad;
-    x.add_(1);
+    line = HERE, x.add_(1);
     return y + z;
   });
   const T p = leaf({4});
   const T base = p * 1;
-  EXPECT_EQ(error_text<UnsupportedError>([&] { f(base, base.slice(0, 1, 3), base.detach().slice(0, 1, 3)); }),
-            "trace: argument 0 and argument 1 are views of one tensor that requires grad, and "
-            "share memory with an input that is not\n"
-            "  remedy: clone() one of them, or make the views inside the compiled function");
+  const std::string text = error_text<UnsupportedError>(
+      [&] { f(base, base.slice(0, 1, 3), base.detach().slice(0, 1, 3)); });
+  EXPECT_EQ(text,
+            "signature: argument 0 is written and shares memory with argument 1\n"
+            "  at:     " +
+                line +
+                "\n"
+                "  cause:  other inputs lie there, too: two of them are views of one tensor that "
+                "requires grad, and another is not\n"
+                "  remedy: pass tensors that do not overlap, or clone() one of them");
   EXPECT_TRUE(base.equal(p));
 }
 

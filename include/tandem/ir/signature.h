@@ -63,6 +63,7 @@ struct BaseFacts {
   TypePtr type;
   bool requires_grad = false;
   int64_t output = -1;  // the result that is the base itself; -1: nobody is handed the base
+  bool reshaped = false;  // that result is the base after an in-place view (t_, squeeze_, ...)
 };
 
 enum class OutputKind : uint8_t {
@@ -83,6 +84,7 @@ struct OutputFacts {
   bool is_leaf = true;
   bool made_leaf = false;    // requires_grad_() inside the function: gradients end here
   bool own_history = false;  // an alias with a grad_fn and a tangent of its own
+  bool of_custom_function = false;  // such an alias that eager refuses to write in place
 };
 
 /// One of the tensors of a call.
