@@ -149,7 +149,6 @@ Tensors add_to_each(Tensors& a) {
 
 void each_version_is_counted(Session& session, size_t count) {
   Settings settings;
-  settings.sums_may_round = true;
   settings.entry = [count](const Entry& entry) {
     for (size_t i = 0; i < count; ++i) EXPECT_EQ(argument(entry, i).version_delta, 1) << i;
   };
