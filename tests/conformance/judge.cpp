@@ -47,7 +47,9 @@ Call compile_without(const std::string& pass, const Program& program, const Sett
   const Boxed lowered = tandem::lower(tandem::split(joint), tandem::backend("eager"));
   return [lowered, lifted = joint.lifted](Tensors& list) {
     Tensors inputs = lifted;
-    inputs.insert(inputs.end(), list.begin(), list.end());
+    for (const at::Tensor& tensor : list) {
+      if (tensor.defined()) inputs.push_back(tensor);  // the graph has no input for another
+    }
     return lowered(inputs);
   };
 }
