@@ -18,6 +18,7 @@ std::vector<Category> all_categories() {
       custom_functions(),
       one_pass_programs(),
       beyond_peer(),
+      interplay(),
   };
 }
 

@@ -15,6 +15,7 @@ Category input_mutation_data();
 Category input_mutation_metadata();
 Category input_mutation_storage();
 Category intermediate_base();
+Category interplay();
 Category lifetime();
 Category mutation_in_backward();
 Category one_pass_programs();
