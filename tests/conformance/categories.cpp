@@ -4,6 +4,8 @@ namespace tandem::conformance {
 
 std::vector<Category> all_categories() {
   return {
+      basics(),
+      tracing_front_end(),
       input_mutation_data(),
       input_mutation_metadata(),
       input_mutation_storage(),
@@ -15,7 +17,9 @@ std::vector<Category> all_categories() {
       batch_norm_buffers(),
       tangents(),
       lifetime(),
+      random_numbers(),
       custom_functions(),
+      error_messages(),
       one_pass_programs(),
       beyond_peer(),
   };
