@@ -26,9 +26,16 @@ Row input_row(size_t index, const InputFacts& facts) {
   if (facts.closed_over) remark(remarks, "also closed over");
   if (facts.duplicate_of >= 0)
     remark(remarks, base::str("same tensor as input ", facts.duplicate_of));
+  if (facts.group >= 0) remark(remarks, base::str("in group ", facts.group));
   if (facts.data_written) remark(remarks, "data written");
   if (facts.history_changed) remark(remarks, "history changed");
   if (facts.metadata_changed) remark(remarks, "metadata changed");
+  if (facts.storage == StorageChange::Grown) remark(remarks, "storage grown");
+  if (facts.storage == StorageChange::Replaced)
+    remark(remarks, facts.set_to >= 0 ? base::str("memory of input ", facts.set_to, " afterwards")
+                                      : std::string("new memory afterwards"));
+  if (facts.storage == StorageChange::Resized)
+    remark(remarks, base::str("storage of ", facts.bytes_after, " bytes afterwards"));
   if (facts.written_in_grad_mode) remark(remarks, "written in grad mode");
   if (facts.version_delta != 0) remark(remarks, base::str("version +", facts.version_delta));
   if (facts.requires_grad_after != facts.requires_grad) {
@@ -46,6 +53,10 @@ std::string kind_text(const OutputFacts& facts) {
       return base::str("is input ", facts.source);
     case OutputKind::AliasOfInput:
       return base::str("view of input ", facts.source);
+    case OutputKind::AliasOfGroup:
+      return base::str("view of group ", facts.source);
+    case OutputKind::AliasOfBase:
+      return base::str("view of base ", facts.source);
     case OutputKind::SameAsOutput:
       return base::str("same as output ", facts.source);
     case OutputKind::Undefined:
@@ -54,14 +65,37 @@ std::string kind_text(const OutputFacts& facts) {
   return "unknown";
 }
 
-Row output_row(size_t index, const OutputFacts& facts, const std::vector<TangentFacts>& tangents) {
+/// The tangents that belong to one tensor of the call.
+void remark_tangents(std::string& out, const Place& place,
+                     const std::vector<TangentFacts>& tangents) {
+  for (size_t i = 0; i < tangents.size(); ++i) {
+    if (!(tangents[i].place == place)) continue;
+    remark(out, base::str("tangent ", i));
+    if (!tangents[i].raises.empty()) remark(out, "raises in backward: " + tangents[i].raises);
+  }
+}
+
+Row group_row(size_t index, const GroupFacts& facts) {
+  std::string members, remarks;
+  for (int64_t member : facts.members) remark(members, std::to_string(member));
+  if (facts.requires_grad)
+    remark(remarks, facts.is_leaf ? "requires grad" : "requires grad, not a leaf");
+  remark(remarks, "data written");
+  if (facts.history_changed) remark(remarks, "history changed");
+  return {base::str("group ", index), "inputs " + members, type_text(facts.type),
+          std::move(remarks)};
+}
+
+Row base_row(size_t index, const BaseFacts& facts) {
+  return {base::str("base ", index),
+          facts.output >= 0 ? base::str("is output ", facts.output) : std::string("hidden"),
+          type_text(facts.type), facts.requires_grad ? "requires grad" : ""};
+}
+
+Row output_row(size_t index, const OutputFacts& facts) {
   std::string remarks;
   if (facts.requires_grad) remark(remarks, facts.is_leaf ? "requires grad, leaf" : "requires grad");
-  for (size_t i = 0; i < tangents.size(); ++i) {
-    if (tangents[i].output != static_cast<int64_t>(index)) continue;
-    remark(remarks, base::str("tangent ", i));
-    if (!tangents[i].raises.empty()) remark(remarks, "raises in backward: " + tangents[i].raises);
-  }
+  if (facts.own_history) remark(remarks, "history of its own");
   std::string type = facts.kind == OutputKind::Undefined ? "" : type_text(facts.type);
   return {base::str("output ", index), kind_text(facts), std::move(type), std::move(remarks)};
 }
@@ -74,18 +108,35 @@ std::string counted(size_t count, const char* noun) {
 
 bool Signature::writes_any_input() const {
   return std::any_of(inputs.begin(), inputs.end(), [](const InputFacts& facts) {
-    return facts.data_written || facts.metadata_changed;
+    return facts.data_written || facts.metadata_changed || facts.storage != StorageChange::None;
   });
+}
+
+bool Signature::is_view_of_group(size_t input) const {
+  const int64_t group = inputs[input].group;
+  return group >= 0 && groups[static_cast<size_t>(group)].is_root;
+}
+
+bool Signature::is_rewritten(size_t input) const {
+  const InputFacts& facts = inputs[input];
+  return facts.duplicate_of < 0 && facts.history_changed && !is_view_of_group(input) &&
+         (facts.data_written || !facts.metadata_changed);
 }
 
 std::string to_string(const Signature& signature) {
   std::vector<Row> rows;
-  for (size_t i = 0; i < signature.inputs.size(); ++i) {
-    rows.push_back(input_row(i, signature.inputs[i]));
-  }
-  for (size_t i = 0; i < signature.outputs.size(); ++i) {
-    rows.push_back(output_row(i, signature.outputs[i], signature.tangents));
-  }
+  const auto add = [&](Row row, Place::Of of, size_t index) {
+    remark_tangents(row.back(), {of, static_cast<int64_t>(index)}, signature.tangents);
+    rows.push_back(std::move(row));
+  };
+  for (size_t i = 0; i < signature.inputs.size(); ++i)
+    add(input_row(i, signature.inputs[i]), Place::Of::Input, i);
+  for (size_t i = 0; i < signature.groups.size(); ++i)
+    add(group_row(i, signature.groups[i]), Place::Of::Group, i);
+  for (size_t i = 0; i < signature.outputs.size(); ++i)
+    add(output_row(i, signature.outputs[i]), Place::Of::Output, i);
+  for (size_t i = 0; i < signature.bases.size(); ++i)
+    add(base_row(i, signature.bases[i]), Place::Of::Base, i);
   Row::size_type columns = Row().size();
   std::vector<size_t> widths(columns, 0);
   for (const Row& row : rows) {

@@ -2,7 +2,9 @@
 
 #include "base/error.h"
 #include "ir/tensor_data.h"
+#include "joint/cut.h"
 #include "joint/gradients.h"
+#include "joint/release_groups.h"
 #include "signature/read_signature.h"
 #include "tracing/traced_tensor.h"
 
@@ -60,8 +62,10 @@ std::vector<at::Tensor> gradients_of(tracing::Trace& trace, const std::vector<In
   task.roots.push_back(torch::autograd::impl::gradient_edge(loss));
   task.tangents.push_back(at::ones_like(loss.detach()));
   for (const Input& input : inputs) {
-    if (input.stand_in && wants_gradient(*input.stand_in))
-      task.wanted.push_back(input.stand_in->edge);
+    if (!input.stand_in || !wants_gradient(*input.stand_in)) continue;
+    task.wanted.push_back(input.stand_in->edge);
+    // Inputs of a graph are independent of each other: a view does not lead to its base.
+    if (is_view_member(trace, *input.stand_in)) Cut(input.stand_in->edge).close();
   }
   const size_t inputs_before = trace.stand_ins().size();
   const Gradients found = differentiate(recording, task);
@@ -119,8 +123,9 @@ ir::Graph build_module_graph(tracing::Trace& trace, const ir::Signature& signatu
     outputs.push_back({gradients[i].defined() ? tracing::current_value(gradients[i]) : ir::kNoValue,
                        ir::Descriptor::grad(static_cast<int64_t>(i), of)});
   }
-  graph.reorder_inputs(std::move(order));
   graph.set_outputs(std::move(outputs));
+  release_groups(trace, {});
+  graph.reorder_inputs(std::move(order));
   graph.set_name(std::move(name));
   return std::move(graph);
 }

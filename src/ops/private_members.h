@@ -2,6 +2,7 @@
 
 #include <c10/core/TensorImpl.h>
 
+#include <cstring>
 #include <memory>
 
 /// Members of libtorch's classes that have no accessor which is cheap enough for every parameter of
@@ -27,6 +28,13 @@ template struct Expose<AutogradMetaOfTensor, &c10::TensorImpl::autograd_meta_>;
 [[maybe_unused]] inline const c10::AutogradMetaInterface* autograd_meta(
     const c10::TensorImpl& tensor) {
   return (tensor.*member_of(AutogradMetaOfTensor{})).get();
+}
+
+/// Whether two tensors have one version counter together. It is a pointer that no accessor shows.
+[[maybe_unused]] inline bool same_counter(const c10::TensorImpl& a, const c10::TensorImpl& b) {
+  static_assert(sizeof(c10::VariableVersion) == sizeof(void*));
+  return a.version_counter().enabled() &&
+         std::memcmp(&a.version_counter(), &b.version_counter(), sizeof(void*)) == 0;
 }
 
 }  // namespace

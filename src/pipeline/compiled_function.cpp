@@ -207,11 +207,11 @@ class Function final : public detail::CompiledFunction,
           ": another entry is needed, and max_entries allows ", options_.max_entries, "\n", reason);
       return nullptr;
     }
-    int64_t zeros = 0;
+    CaptureCounts counts;
     StageLog log("explain", {});
     count_trace();
     try {
-      EntryPtr entry = compile_entry(function_, arguments, options_, log, zeros);
+      EntryPtr entry = compile_entry(function_, arguments, options_, log, counts);
       forecast =
           base::str("  compiles a new entry (", entries, entries == 1 ? " exists, " : " exist, ",
                     options_.max_entries, " allowed)\n", reason);
@@ -283,11 +283,11 @@ class Function final : public detail::CompiledFunction,
     }
     StageLog log(base::str("function", dump_number_, ".entry", number), options_.dump_dir,
                  options_.on_event);
-    int64_t zeros = 0;
+    CaptureCounts counts;
     std::exception_ptr error;
     try {
-      EntryPtr entry = compile_entry(function_, arguments, options_, log, zeros);
-      keep(entry, reason, log, zeros, generation);
+      EntryPtr entry = compile_entry(function_, arguments, options_, log, counts);
+      keep(entry, reason, log, counts, generation);
       return entry;
     } catch (const Error&) {
       if (log.ended_by_user()) throw;
@@ -297,15 +297,16 @@ class Function final : public detail::CompiledFunction,
     return fail(error);
   }
 
-  void keep(const EntryPtr& entry, const std::string& reason, const StageLog& log, int64_t zeros,
-            uint64_t generation) {
+  void keep(const EntryPtr& entry, const std::string& reason, const StageLog& log,
+            const CaptureCounts& counts, uint64_t generation) {
     double total = 0;
     for (const auto& [stage, seconds] : log.seconds()) total += seconds;
     {
       std::unique_lock lock(mutex_);
       Stats next = stats_;  // all or nothing, if memory runs out
       ++next.compiles;
-      next.zero_fallbacks += zeros;
+      next.traces += counts.traces - 1;  // the first was counted when it began
+      next.zero_fallbacks += counts.zero_fallbacks;
       next.misses.push_back({reason});
       for (const auto& [stage, seconds] : log.seconds()) next.seconds[stage] += seconds;
       // Full if other threads have compiled meanwhile.

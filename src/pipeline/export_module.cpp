@@ -59,6 +59,31 @@ detail::Flat told_apart(const detail::Flat& arguments, const State& state) {
   return apart;
 }
 
+/// What a graph by itself cannot do to an input.
+void check_effects(const tracing::Trace& trace, const tracing::StandIn& stand_in,
+                   const ir::InputFacts& facts) {
+  const std::string name = trace.name_of(stand_in);
+  if (facts.metadata_changed || facts.storage != ir::StorageChange::None) {
+    TANDEM_UNSUPPORTED(
+        "export", name, " leaves the forward with other sizes, strides or storage",
+        base::detail_line("at", trace.line_of(stand_in.tensor)),
+        "\n  cause:  an in-place view or resize (t_, squeeze_, resize_, set_, ...) of it",
+        "\n  remedy: use the out-of-place form and return the result");
+  }
+  if (facts.history_changed) {
+    TANDEM_UNSUPPORTED(
+        "export", name, " is written in place by a differentiable operation",
+        base::detail_line("at", trace.line_of(stand_in.tensor)),
+        "\n  remedy: use the out-of-place form and return the result, or write under "
+        "torch::NoGradGuard");
+  }
+  if (facts.requires_grad != facts.requires_grad_after) {
+    TANDEM_UNSUPPORTED("export", name, " has its requires_grad switched ",
+                       facts.requires_grad_after ? "on" : "off", " inside the forward",
+                       "\n  remedy: call requires_grad_() or detach_() outside the module");
+  }
+}
+
 /// What the graph could not say, or would say wrongly.
 void check_inputs(const tracing::Trace& trace, const ir::Signature& signature, bool joint) {
   const std::vector<size_t> order = signature::calling_order(trace);
@@ -74,9 +99,19 @@ void check_inputs(const tracing::Trace& trace, const ir::Signature& signature, b
       TANDEM_UNSUPPORTED("export", name, " requires grad and is written by the forward",
                          "\n  remedy: write it outside the module, or export without joint");
     }
-    TANDEM_CHECK(!facts.metadata_changed && !facts.history_changed &&
-                     facts.requires_grad == facts.requires_grad_after,
-                 "export", name, " is changed in a way that a graph cannot return");
+    check_effects(trace, trace.stand_ins()[order[i]], facts);
+  }
+  if (!signature.groups.empty()) {
+    const auto first = static_cast<size_t>(signature.groups[0].members[0]);
+    const auto member = [&](size_t i) {
+      const auto input = static_cast<size_t>(signature.groups[0].members[i]);
+      return trace.name_of(trace.stand_ins()[order[input]]);
+    };
+    TANDEM_UNSUPPORTED("export", member(0), " and ", member(1),
+                       " share memory that the forward writes, and inputs of a graph are "
+                       "independent of each other",
+                       base::detail_line("at", trace.line_of(trace.stand_ins()[order[first]].tensor)),
+                       "\n  remedy: pass tensors that do not overlap, or clone() one of them");
   }
   // A compiled function guards such an answer; a graph by itself has no guards.
   for (const ir::EqualityFacts& facts : signature.equalities) {
@@ -181,7 +216,7 @@ Exported detail::export_module(const FlatFunction& function, const Flat& argumen
   tracing::Trace trace(apart, state.roles, names);
   log.time("trace", [&] { trace.run(function); });
   const ir::Signature facts =
-      log.time("signature", [&] { return signature::read_signature(trace); });
+      log.time("signature", [&] { return signature::read_signature(trace).signature; });
   check_inputs(trace, facts, options.joint);
   if (options.joint) check_loss(facts, options.loss_output);
 

@@ -88,8 +88,6 @@ void check_built(const Options& options) {
                   "eager, which keeps eager's order of operations");
   require_default(options.random == Random::eager, "random = fast",
                   "eager, which draws the numbers that eager draws");
-  require_default(options.mutations == Mutations::in_graph, "mutations = epilogue",
-                  "in_graph, with the same effect on the arguments");
   require_default(!options.memory_budget, "memory_budget",
                   "leave it out; the partitioner decides what is saved");
   require_default(!options.peak_limit_bytes, "peak_limit_bytes", "leave it out; no limit is kept");

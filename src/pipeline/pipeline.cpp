@@ -2,11 +2,14 @@
 
 #include "base/error.h"
 #include "joint/build_joint.h"
+#include "partition/place_write_backs.h"
 #include "passes/registry.h"
 #include "signature/read_signature.h"
 #include "tracing/trace.h"
 
 #include <torch/nn/module.h>
+
+#include <optional>
 
 namespace tandem::pipeline {
 namespace {
@@ -55,15 +58,24 @@ bool counts_from_storage_start(const Joint& joint) {
 
 Captured capture(const detail::FlatFunction& function, const detail::Flat& arguments,
                  const Options& options, StageLog& log) {
-  tracing::Trace trace(arguments, known_tensors(options), function.tensor_names(arguments));
-  log.time("trace", [&] { trace.run(function); });
-  ir::Signature signature = log.time("signature", [&] { return signature::read_signature(trace); });
+  const std::vector<std::string> names = function.tensor_names(arguments);
+  std::optional<tracing::Trace> trace(std::in_place, arguments, known_tensors(options), names);
+  log.time("trace", [&] { trace->run(function); });
   Captured captured;
+  if (std::vector<at::Tensor> late = trace->late_overlap(); !late.empty()) {
+    // Stand-ins that were made apart cannot share a write any more.
+    trace.reset();
+    trace.emplace(arguments, known_tensors(options), names, std::move(late));
+    log.time("trace", [&] { trace->run(function); });
+    ++captured.counts.traces;
+  }
+  signature::Reading reading =
+      log.time("signature", [&] { return signature::read_signature(*trace); });
   captured.joint = log.time(
-      "joint", [&] { return joint::build_joint(trace, std::move(signature), "function.joint"); });
-  captured.result_constants.assign(trace.results().constants.begin(),
-                                   trace.results().constants.end());
-  captured.zero_fallbacks = trace.recording().metadata().counts().zeros;
+      "joint", [&] { return joint::build_joint(*trace, std::move(reading), "function.joint"); });
+  captured.result_constants.assign(trace->results().constants.begin(),
+                                   trace->results().constants.end());
+  captured.counts.zero_fallbacks = trace->recording().metadata().counts().zeros;
   if (kVerifyEveryStep) ir::verify(captured.joint.graph, "joint");
   log.dump("joint", captured.joint.graph);
   return captured;
@@ -84,6 +96,8 @@ void run_passes(ir::Graph& graph, StageLog& log) {
 
 Split cut(const Joint& joint, const Options& options, StageLog& log) {
   Split split = log.time("partition", [&] { return options.partitioner(joint, options); });
+  if (options.mutations == Mutations::in_graph)
+    partition::place_write_backs(split.forward, split.signature);
   ir::verify(split.forward, "partition");
   log.dump("forward", split.forward);
   if (split.signature.training) {
@@ -96,11 +110,11 @@ Split cut(const Joint& joint, const Options& options, StageLog& log) {
 std::shared_ptr<const runtime::EntryState> compile_entry(const detail::FlatFunction& function,
                                                          const detail::Flat& arguments,
                                                          const Options& options, StageLog& log,
-                                                         int64_t& zero_fallbacks) {
+                                                         CaptureCounts& counts) {
   runtime::Guards guards(runtime::ThreadState::now(), arguments, function.tensor_names(arguments),
                          options);
   Captured captured = capture(function, arguments, options, log);
-  zero_fallbacks += captured.zero_fallbacks;
+  counts = captured.counts;
   run_passes(captured.joint.graph, log);
   Split split = cut(captured.joint, options, log);
   guards.add_trace(captured.joint.lifted, split.signature, arguments);

@@ -10,14 +10,20 @@
 
 namespace tandem::pipeline {
 
+struct CaptureCounts {
+  int64_t traces = 1;  // runs of the function
+  int64_t zero_fallbacks = 0;
+};
+
 /// What capture finds, beside the joint graph.
 struct Captured {
   Joint joint;
   std::vector<detail::Constant> result_constants;
-  int64_t zero_fallbacks = 0;
+  CaptureCounts counts;
 };
 
-/// trace, signature, joint: runs the user's function once.
+/// trace, signature, joint: runs the user's function once; twice if it writes memory that it shares
+/// with a closed-over tensor which the first run met too late.
 Captured capture(const detail::FlatFunction& function, const detail::Flat& arguments,
                  const Options& options, StageLog& log);
 
@@ -31,6 +37,6 @@ Split cut(const Joint& joint, const Options& options, StageLog& log);
 std::shared_ptr<const runtime::EntryState> compile_entry(const detail::FlatFunction& function,
                                                          const detail::Flat& arguments,
                                                          const Options& options, StageLog& log,
-                                                         int64_t& zero_fallbacks);
+                                                         CaptureCounts& counts);
 
 }  // namespace tandem::pipeline

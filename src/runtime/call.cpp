@@ -1,10 +1,13 @@
 #include "runtime/call.h"
 
 #include "base/error.h"
+#include "ops/flat_memory.h"
 #include "ops/libtorch_version.h"
 #include "ops/view_replay.h"
 #include "runtime/borrowed_tensors.h"
 #include "runtime/call_node.h"
+#include "runtime/epilogue.h"
+#include "runtime/write_back.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/record_function.h>
@@ -21,32 +24,13 @@ void gather_inputs(const EntryState& entry, const detail::Flat& arguments,
   }
 }
 
-/// Values that the write-back would overwrite, or that are somebody else's memory, get memory of
-/// their own.
-void protect(const CallPlan& plan, std::vector<at::Tensor>& outputs) {
-  const auto own = [&](size_t position) { outputs[position] = outputs[position].clone(); };
-  for (const WriteBack& write : plan.write_backs) {
-    if (write.copy) own(static_cast<size_t>(write.position));
-  }
-  for (const FreshResult& fresh : plan.fresh) {
-    if (fresh.copy) own(static_cast<size_t>(fresh.position));
-  }
-  for (size_t i = 0; i < plan.saved.size(); ++i) {
-    if (plan.saved[i].copy) own(static_cast<size_t>(plan.first_saved) + i);
-  }
-}
-
-/// Below the key that counts versions: the counter then moves by exactly what eager's would.
-void write_back(const EntryState& entry, std::span<const at::Tensor> inputs,
-                std::span<const at::Tensor> outputs) {
-  for (const WriteBack& write : entry.plan().write_backs) {
-    const at::Tensor& input = inputs[static_cast<size_t>(write.input)];
-    input.copy_(outputs[static_cast<size_t>(write.position)]);
-  }
-  for (const VersionBump& bump : entry.plan().version_bumps) {
-    const at::Tensor& input = inputs[static_cast<size_t>(bump.input)];
-    if (input.is_inference()) continue;
-    for (int64_t n = 0; n < bump.count; ++n) input.unsafeGetTensorImpl()->bump_version();
+/// The bases of groups, which the caller owns, follow the function's inputs.
+void gather_groups(const EntryState& entry, std::span<const at::Tensor> inputs,
+                   std::vector<at::Tensor>& bases) {
+  for (const ir::GroupFacts& group : entry.signature().groups) {
+    std::vector<at::Tensor> members;
+    for (int64_t member : group.members) members.push_back(inputs[static_cast<size_t>(member)]);
+    bases.push_back(group.is_root ? ops::root_of(members[0]) : ops::flat_memory(members));
   }
 }
 
@@ -60,11 +44,16 @@ void rebuild_aliases(const EntryState& entry, std::span<const at::Tensor> inputs
       grad_modes.push_back(!signature.outputs[static_cast<size_t>(output.role.index)].is_leaf);
     }
     std::vector<at::Tensor> views =
-        ops::replay_views(replay, inputs[static_cast<size_t>(replay.input)], grad_modes);
+        ops::replay_views(replay, inputs[static_cast<size_t>(replay.source.index)], grad_modes);
     for (size_t i = 0; i < views.size(); ++i) {
       results[static_cast<size_t>(replay.graph.outputs()[i].role.index)] = std::move(views[i]);
     }
   }
+}
+
+/// Results that are a tensor which exists already.
+void place_same_tensors(const ir::Signature& signature, std::span<const at::Tensor> inputs,
+                        std::span<at::Tensor> results) {
   for (size_t i = 0; i < signature.outputs.size(); ++i) {
     const ir::OutputFacts& facts = signature.outputs[i];
     if (facts.kind == ir::OutputKind::IsInput)
@@ -74,12 +63,36 @@ void rebuild_aliases(const EntryState& entry, std::span<const at::Tensor> inputs
   }
 }
 
+/// The end of a call that has no more to it than fresh results and views of inputs.
+void finish_plainly(const std::shared_ptr<const EntryState>& entry,
+                    std::span<const at::Tensor> inputs, std::span<at::Tensor> outputs,
+                    std::span<at::Tensor> results) {
+  write_back(entry->plan(), inputs, outputs);
+  for (const FreshResult& fresh : entry->plan().fresh) {
+    results[static_cast<size_t>(fresh.output)] =
+        std::move(outputs[static_cast<size_t>(fresh.position)]);
+  }
+  if (entry->signature().training) {
+    auto node = libtorch::make_node<CallNode>(entry);
+    node->connect_inputs(inputs);
+    node->connect_results(results);
+    node->kept().save(*entry, inputs, outputs, results);
+  }
+  rebuild_aliases(*entry, inputs, results);
+}
+
 detail::Flat run(const std::shared_ptr<const EntryState>& entry, const detail::Flat& arguments,
                  bool profiled) {
   const ir::Signature& signature = entry->signature();
   const CallPlan& plan = entry->plan();
-  BorrowedTensors borrowed(signature.inputs.size());
+  BorrowedTensors borrowed(signature.inputs.size() + signature.groups.size());
   gather_inputs(*entry, arguments, borrowed);
+  std::vector<at::Tensor> groups;
+  if (!plan.is_plain) {
+    check_rewrites(*entry, borrowed.tensors());
+    gather_groups(*entry, borrowed.tensors(), groups);
+    borrowed.push(groups);
+  }
   const std::span<at::Tensor> inputs = borrowed.tensors();
   std::vector<at::Tensor> outputs;
   {
@@ -91,23 +104,17 @@ detail::Flat run(const std::shared_ptr<const EntryState>& entry, const detail::F
       outputs = entry->forward().run(inputs);
     }
     protect(plan, outputs);
-    write_back(*entry, inputs, outputs);
   }
   detail::Flat results;
   results.tensors.resize(signature.outputs.size());
   results.constants.assign(entry->result_constants().begin(), entry->result_constants().end());
-  for (const FreshResult& fresh : plan.fresh) {
-    results.tensors[static_cast<size_t>(fresh.output)] =
-        std::move(outputs[static_cast<size_t>(fresh.position)]);
-  }
   const std::span<at::Tensor> tensors(results.tensors.data(), results.tensors.size());
-  if (signature.training) {
-    auto node = libtorch::make_node<CallNode>(entry);
-    node->connect_inputs(inputs);
-    node->connect_results(tensors);
-    node->save(inputs, outputs, tensors);
+  if (plan.is_plain) [[likely]] {
+    finish_plainly(entry, inputs, outputs, tensors);
+  } else {
+    Epilogue(entry, inputs, outputs, tensors).run();
   }
-  rebuild_aliases(*entry, inputs, tensors);
+  place_same_tensors(signature, inputs, tensors);
   return results;
 }
 

@@ -11,12 +11,21 @@ namespace tandem::runtime {
 struct SavedSlot {
   int64_t input = -1;   // that forward input, kept by reference with eager's version check; or -1
   int64_t output = -1;  // the result whose memory it shows, and whose version is checked; or -1
+  int64_t base = -1;    // the same, of a base
   bool copy = false;    // the call overwrites its memory afterwards
+  /// It shows the memory of an input that the call changes. A handle of its own is kept, so that
+  /// nothing refers back to the input, and the version is checked.
+  bool shallow = false;
+  int64_t written = -1;  // the input whose new data it is: the handle is made once that is written
+  int64_t watched = -1;  // an input whose new data it shows in another shape: its version is checked
+
+  /// Somebody else could write what it shows, and eager would notice.
+  bool is_watched() const { return output >= 0 || base >= 0 || shallow || watched >= 0; }
 };
 
-/// One fresh result of the forward.
+/// One fresh result, or hidden base, of the forward.
 struct FreshResult {
-  int64_t output = 0;    // position among the function's results
+  int64_t output = 0;    // position among the function's results, or among the bases
   int64_t position = 0;  // position among the forward graph's outputs
   bool copy = false;  // its memory belongs to somebody else: an input, a constant, another result
 };
@@ -39,19 +48,51 @@ struct CallPlan {
   std::vector<SavedSlot> saved;
   int64_t first_saved = 0;  // position among the forward graph's outputs
   std::vector<FreshResult> fresh;
+  std::vector<FreshResult> bases;  // those that no result is
   std::vector<WriteBack> write_backs;
   std::vector<VersionBump> version_bumps;
   std::vector<std::vector<int64_t>> tangent_strides;  // those that the backward was recorded for
 
-  /// One edge of the node: where its gradient comes from and which input it leads to.
+  /// Where a gradient goes: an input or group as it came or as the call leaves it, or a result that
+  /// was made a leaf.
+  struct Target {
+    ir::Place place;
+    bool after = false;
+  };
+  std::vector<Target> targets;
+
+  /// One autograd node: of the results (0), or of one rewritten input or group.
+  struct Stage {
+    struct Edge {
+      size_t target = 0;
+      int64_t position = 0;  // of the gradient among the backward graph's outputs
+    };
+    std::vector<size_t> tangents;  // in the order of the node's slots
+    std::vector<Edge> edges;
+  };
+  std::vector<Stage> stages;
+
+  /// The edges of the only node of a call that gives gradients to inputs and nothing else. Arguments
+  /// and closed-over tensors with a history first, closed-over leaves last: the edges of the latter
+  /// are the same in every call.
   struct GradientEdge {
     int64_t input = 0;
-    int64_t position = 0;  // among the backward graph's outputs
   };
-  /// Arguments and closed-over tensors with a history first, closed-over leaves last: the edges of
-  /// the latter are the same in every call.
   std::vector<GradientEdge> edges;
   size_t first_parameter_edge = 0;
+  bool has_plain_edges = false;
+
+  /// Inputs and groups that the call changes in a way which autograd or their metadata shows, in an
+  /// order in which each finds the edges that its node needs.
+  struct Change {
+    ir::Place place;
+    int64_t stage = -1;   // of its node, if it is rewritten
+    int64_t write = -1;   // its place in write_backs
+    int64_t delta = 0;    // what its version counter moves by
+  };
+  std::vector<Change> changes;
+  /// Nothing happens but kernels, write-backs below autograd, fresh results and aliases of inputs.
+  bool is_plain = true;
 };
 
 CallPlan make_call_plan(const Split& split);

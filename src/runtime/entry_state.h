@@ -42,6 +42,8 @@ class EntryState {
   EdgePool& edge_pool() const { return edge_pool_; }
 
  private:
+  void compile_stages();
+
   ir::Graph joint_;
   Split split_;
   std::vector<at::Tensor> lifted_;

@@ -1,7 +1,6 @@
 #include "runtime/guards.h"
 
 #include "base/error.h"
-#include "ops/shares_memory.h"
 #include "runtime/constant_text.h"
 
 #include <unordered_map>
@@ -97,18 +96,19 @@ void Guards::add_trace(std::vector<at::Tensor> lifted, const ir::Signature& sign
     };
     values_.emplace_back(side(facts.a), side(facts.b), facts.equal);
   }
-  for (size_t i = 0; i < signature.inputs.size(); ++i) {
-    if (!signature.inputs[i].data_written) continue;
-    if (i < lifted_.size()) {
-      written_lifted_.push_back(i);
-    } else {
-      written_arguments_.push_back(static_cast<size_t>(signature.inputs[i].role.index));
-    }
+  std::vector<std::string> names = lifted_names_;
+  for (size_t i = lifted_.size(); i < signature.inputs.size(); ++i) {
+    input_arguments_.push_back(static_cast<size_t>(signature.inputs[i].role.index));
+    names.push_back(names_[input_arguments_.back()]);
   }
-  if (written_lifted_.empty()) return;
-  for (const at::Tensor& tensor : lifted_) {
-    lifted_places_.push_back({tensor.storage().unsafeGetStorageImpl(), tensor.storage_offset()});
-  }
+  aliases_ = AliasGuard(signature, inputs_of(arguments), std::move(names));
+}
+
+Guards::Inputs Guards::inputs_of(const detail::Flat& arguments) const {
+  Inputs inputs;
+  for (const at::Tensor& tensor : lifted_) inputs.push_back(&tensor);
+  for (size_t argument : input_arguments_) inputs.push_back(&arguments.tensors[argument]);
+  return inputs;
 }
 
 void Guards::add_storage_offsets(const detail::Flat& arguments) {
@@ -231,29 +231,7 @@ bool Guards::check_lifted_memory(Fail&& fail) const {
       }
     }
   }
-  // The trace refused written tensors that share memory: none do while all lie where they lay.
-  if (!lifted_moved()) return true;
-  for (size_t written : written_lifted_) {
-    for (size_t k = 0; k < lifted_.size(); ++k) {
-      if (ops::shares_memory(lifted_[written], lifted_[k])) {
-        return fail([&] {
-          return base::str(lifted_names_[written], " is written and shares memory with ",
-                           lifted_names_[k]);
-        });
-      }
-    }
-  }
   return true;
-}
-
-bool Guards::lifted_moved() const {
-  for (size_t i = 0; i < lifted_places_.size(); ++i) {
-    if (lifted_[i].storage().unsafeGetStorageImpl() != lifted_places_[i].storage ||
-        lifted_[i].storage_offset() != lifted_places_[i].offset) {
-      return true;
-    }
-  }
-  return false;
 }
 
 template <class Fail>
@@ -303,25 +281,8 @@ bool Guards::check_aliases(const detail::Flat& arguments, Fail&& fail) const {
       });
     }
   }
-  const auto overlap = [&](const at::Tensor& written, const std::string& written_name,
-                           const at::Tensor& other, const std::string& other_name) {
-    if (!ops::shares_memory(written, other)) return true;
-    return fail(
-        [&] { return base::str(written_name, " is written and shares memory with ", other_name); });
-  };
-  for (size_t written : written_arguments_) {
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      if (!overlap(tensors[written], names_[written], tensors[i], names_[i])) return false;
-    }
-    for (size_t k = 0; k < lifted_.size(); ++k) {
-      if (!overlap(tensors[written], names_[written], lifted_[k], lifted_names_[k])) return false;
-    }
-  }
-  for (size_t k : written_lifted_) {
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      if (!overlap(lifted_[k], lifted_names_[k], tensors[i], names_[i])) return false;
-    }
-  }
+  if (!aliases_.watches()) return true;
+  if (auto text = aliases_.mismatch(inputs_of(arguments))) return fail([&] { return *text; });
   return true;
 }
 
@@ -353,9 +314,7 @@ std::vector<std::string> Guards::texts() const {
   if (!argument_offsets_.empty() || !lifted_offsets_.empty()) {
     texts.push_back("every input starts where it did in its storage: as_strided counts from there");
   }
-  if (!written_arguments_.empty() || !written_lifted_.empty()) {
-    texts.push_back("no written input shares memory with another input");
-  }
+  for (std::string& text : aliases_.texts()) texts.push_back(std::move(text));
   for (const ValueGuard& guard : values_) texts.push_back(guard.to_string());
   return texts;
 }

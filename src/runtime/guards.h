@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/alias_guard.h"
 #include "runtime/module_guard.h"
 #include "runtime/tensor_guard.h"
 #include "runtime/thread_state.h"
@@ -8,6 +9,7 @@
 #include "tandem/ir/signature.h"
 
 #include <c10/core/UndefinedTensorImpl.h>
+#include <c10/util/SmallVector.h>
 
 #include <optional>
 #include <string>
@@ -59,7 +61,9 @@ class Guards {
   bool check_offsets(const detail::Flat& arguments, Fail&& fail) const;
   template <class Fail>
   bool check_values(const detail::Flat& arguments, Fail&& fail) const;
-  bool lifted_moved() const;
+  using Inputs = c10::SmallVector<const at::Tensor*, 64>;
+  /// In the order of the signature.
+  Inputs inputs_of(const detail::Flat& arguments) const;
 
   ThreadState thread_;
   std::vector<detail::Constant> constants_;
@@ -85,13 +89,8 @@ class Guards {
   std::vector<TensorGuard> lifted_guards_;
   std::vector<uint8_t> owned_outside_;  // per lifted tensor, at the trace; `.data()` is not
   std::vector<std::vector<size_t>> shared_storage_;  // groups of lifted tensors on one storage
-  std::vector<size_t> written_lifted_, written_arguments_;
-  /// Where the lifted tensors lay at the trace; kept only if one of them is written.
-  struct Place {
-    const c10::StorageImpl* storage;
-    int64_t offset;
-  };
-  std::vector<Place> lifted_places_;
+  std::vector<size_t> input_arguments_;  // per input behind the lifted ones: the argument it is
+  AliasGuard aliases_;
   std::vector<int64_t> lifted_offsets_, argument_offsets_;  // empty: nothing depends on them
   /// An argument that the function also closes over. Weak: arguments are not kept, and an address
   /// that is watched is not used again.

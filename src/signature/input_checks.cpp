@@ -12,29 +12,31 @@ namespace {
 
 using tracing::StandIn;
 
-void check_effects(const tracing::Trace& trace, const StandIn& stand_in,
+/// What a set_() or a resize of the storage cannot be combined with.
+void check_storage(const tracing::Trace& trace, const StandIn& stand_in,
                    const ir::InputFacts& facts) {
+  if (facts.storage == ir::StorageChange::None) return;
   const std::string name = trace.name_of(stand_in);
-  if (facts.metadata_changed) {
-    TANDEM_UNSUPPORTED(
-        "signature", name, " leaves the function with other sizes, strides or storage",
-        base::detail_line("at", trace.line_of(stand_in.tensor)),
-        "\n  cause:  an in-place view or resize (t_, squeeze_, resize_, set_, ...) of it",
-        "\n  remedy: use the out-of-place form and return the result");
-  }
+  const char* what = facts.storage == ir::StorageChange::Replaced ? "gets other memory by set_()"
+                     : facts.storage == ir::StorageChange::Grown  ? "grows by resize_()"
+                                                                  : "has its storage resized";
   if (facts.history_changed) {
-    TANDEM_UNSUPPORTED(
-        "signature", name, " is written in place by a differentiable operation",
-        base::detail_line("at", trace.line_of(stand_in.tensor)),
-        "\n  cause:  an in-place op in grad mode, so that the argument itself gets a new grad_fn",
-        "\n  remedy: use the out-of-place form and return the result, or write under "
-        "torch::NoGradGuard");
+    TANDEM_UNSUPPORTED("signature", name, " ", what,
+                       " and is written in place by a differentiable operation, too",
+                       base::detail_line("at", trace.line_of(stand_in.tensor)),
+                       "\n  remedy: do one of the two outside the compiled function, or write "
+                       "under torch::NoGradGuard");
   }
-  if (facts.requires_grad != facts.requires_grad_after) {
-    TANDEM_UNSUPPORTED(
-        "signature", name, " has its requires_grad switched ",
-        facts.requires_grad_after ? "on" : "off", " inside the function",
-        "\n  remedy: call requires_grad_() or detach_() outside the compiled function");
+  if (facts.storage == ir::StorageChange::Resized && !stand_in.real.is_cpu()) {
+    TANDEM_UNSUPPORTED("signature", name, " ", what, ", and it lies on ", stand_in.real.device(),
+                       "\n  remedy: resize its storage outside the compiled function");
+  }
+  if (facts.group >= 0) {
+    TANDEM_UNSUPPORTED("signature", name, " ", what,
+                       " and shares memory that the function writes with another input",
+                       base::detail_line("at", trace.line_of(stand_in.tensor)),
+                       "\n  remedy: do one of the two outside the compiled function, or clone() "
+                       "the other input");
   }
 }
 
@@ -83,8 +85,22 @@ void check_held(const tracing::Trace& trace) {
   }
 }
 
-/// A write through one input must be seen through another that shares its memory; stand-ins do not
-/// share.
+/// Why the trace could not give them one base.
+std::string overlap_cause(const tracing::Trace& trace, const StandIn& a, const StandIn& b) {
+  const std::vector<at::Tensor> both = {a.real, b.real};
+  if (std::string cause = tracing::cannot_be_group(both); !cause.empty()) return cause;
+  std::vector<at::Tensor> all;
+  for (const StandIn& one : trace.stand_ins()) {
+    if (one.duplicate_of < 0 && one.real.storage().is_alias_of(a.real.storage()))
+      all.push_back(one.real);
+  }
+  const std::string cause = tracing::cannot_be_group(all);
+  return cause.empty() ? "the function reaches one of them only in some runs"
+                       : "other inputs lie there, too: " + cause;
+}
+
+/// A write through one input must be seen through another that shares its memory. Stand-ins share
+/// it within a group; a tensor that a trace meets late for the second time is in none.
 void check_overlap(const tracing::Trace& trace, const ir::Signature& signature,
                    const std::vector<size_t>& order) {
   for (size_t i = 0; i < order.size(); ++i) {
@@ -93,9 +109,14 @@ void check_overlap(const tracing::Trace& trace, const ir::Signature& signature,
     for (size_t j = 0; j < order.size(); ++j) {
       const StandIn& other = trace.stand_ins()[order[j]];
       if (!ops::shares_memory(written.real, other.real)) continue;
+      if (signature.inputs[i].group >= 0 &&
+          signature.inputs[i].group == signature.inputs[j].group) {
+        continue;
+      }
       TANDEM_UNSUPPORTED("signature", trace.name_of(written), " is written and shares memory with ",
                          trace.name_of(other),
                          base::detail_line("at", trace.line_of(written.tensor)),
+                         base::detail_line("cause", overlap_cause(trace, written, other)),
                          "\n  remedy: pass tensors that do not overlap, or clone() one of them");
     }
   }
@@ -108,7 +129,7 @@ void check_inputs(const tracing::Trace& trace, const ir::Signature& signature,
   check_held(trace);
   check_gradients(trace);
   for (size_t i = 0; i < order.size(); ++i) {
-    check_effects(trace, trace.stand_ins()[order[i]], signature.inputs[i]);
+    check_storage(trace, trace.stand_ins()[order[i]], signature.inputs[i]);
   }
   check_overlap(trace, signature, order);
 }

@@ -7,9 +7,9 @@
 
 namespace tandem::signature {
 
-/// Throws an UnsupportedError for what the call path cannot do to an input yet: changed metadata,
-/// writes that autograd sees, switched requires_grad, writes to overlapping memory, use of
-/// `.grad()`, tensors that exist only during the call.
+/// Throws an UnsupportedError for what the call path cannot do to an input: set_() together with
+/// writes that autograd sees, writes to memory of a tensor that was met too late, use of `.grad()`,
+/// tensors that exist only during the call.
 void check_inputs(const tracing::Trace& trace, const ir::Signature& signature,
                   const std::vector<size_t>& order);
 

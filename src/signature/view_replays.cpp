@@ -2,109 +2,252 @@
 
 #include "base/error.h"
 #include "ops/op_table.h"
-#include "tandem/ir/text.h"
 #include "tracing/traced_tensor.h"
+
+#include <ATen/FunctionalStorageImpl.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 namespace tandem::signature {
 namespace {
 
-/// From an output back along argument 0 of view ops to `root`; producer first. Empty optional: no
-/// such path.
-std::optional<std::vector<ir::NodeId>> view_chain(const ir::Graph& graph, ir::ValueId root,
-                                                  ir::ValueId value) {
-  std::vector<ir::NodeId> chain;
-  while (value != root) {
-    const ir::NodeId producer = graph.value(value).producer();
-    if (producer == ir::kNoNode) return std::nullopt;
-    const ir::Node& node = graph.node(producer);
-    if (node.kind() != ir::NodeKind::Op || !ops::info(node.op()).is_view) return std::nullopt;
-    const auto* source = node.operands()[0].get_if<ir::ValueId>();
-    if (!source) return std::nullopt;
-    chain.push_back(producer);
-    value = *source;
-  }
-  std::reverse(chain.begin(), chain.end());
-  return chain;
+c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  return tensor.storage().unsafeGetStorageImpl();
 }
 
-/// Builds one replay graph. Functionalization regenerates views, so the same view may be recorded
-/// several times: equal ones become one node, and the results of one `split` keep their common
-/// origin.
-class Builder {
+/// The op between a view and what it shows; null for a value that is no view.
+const ir::Node* view_op(const ir::Graph& graph, ir::ValueId value) {
+  const ir::NodeId producer = graph.value(value).producer();
+  if (producer == ir::kNoNode) return nullptr;
+  const ir::Node& node = graph.node(producer);
+  if (node.kind() != ir::NodeKind::Op || !ops::info(node.op()).is_view) return nullptr;
+  return node.operands()[0].get_if<ir::ValueId>() ? &node : nullptr;
+}
+
+ir::ValueId source_of(const ir::Node& view) { return *view.operands()[0].get_if<ir::ValueId>(); }
+
+/// Functionalization makes the same view several times: equal ones count as one value here.
+class SameViews {
  public:
-  Builder(const ir::Graph& recorded, int64_t input, const ir::InputFacts& facts, ir::ValueId root)
-      : recorded_(recorded) {
-    replay_.input = input;
-    replay_.graph.set_name("views");
-    replacement_[root] =
-        replay_.graph.add_input(facts.type, ir::Descriptor::user_input(0), "source").id();
+  explicit SameViews(const ir::Graph& graph) {
+    std::map<std::pair<std::string, ir::ValueId>, std::vector<const ir::Node*>> known;
+    graph.for_each_node([&](const ir::Node& node) {
+      if (node.results().empty() || node.results()[0] == ir::kNoValue) return;
+      if (!view_op(graph, node.results()[0])) return;
+      const c10::OperatorName& name = node.op().operator_name();
+      auto& equals = known[{name.name + "." + name.overload_name, (*this)(source_of(node))}];
+      const auto equal = std::ranges::find_if(equals, [&](const ir::Node* other) {
+        return std::equal(node.operands().begin() + 1, node.operands().end(),
+                          other->operands().begin() + 1, other->operands().end());
+      });
+      if (equal == equals.end()) {
+        equals.push_back(&node);
+        return;
+      }
+      for (size_t i = 0; i < node.results().size(); ++i)
+        first_[node.results()[i]] = (*equal)->results()[i];
+    });
   }
 
-  void add_output(const std::vector<ir::NodeId>& chain, ir::ValueId value, int64_t index) {
-    for (ir::NodeId id : chain) add_node(recorded_.node(id));
-    replay_.graph.add_output(replacement_.at(value), ir::Descriptor::output(index));
+  ir::ValueId operator()(ir::ValueId value) const {
+    const auto it = first_.find(value);
+    return it == first_.end() ? value : it->second;
+  }
+
+ private:
+  std::map<ir::ValueId, ir::ValueId> first_;
+};
+
+/// Builds one replay graph. Results of one `split` keep their common origin; two outputs that are
+/// the same view of the same tensor stay two tensors.
+class Builder {
+ public:
+  Builder(const ir::Graph& recorded, const SameViews& same, ir::Place source, bool as_found,
+          ir::ValueId root)
+      : recorded_(recorded), same_(same), root_(same(root)) {
+    replay_.source = source;
+    replay_.as_found = as_found;
+    replay_.graph.set_name("views");
+    source_ = replay_.graph
+                  .add_input(recorded.value(root).tensor_type(), ir::Descriptor::user_input(0),
+                             "source")
+                  .id();
+  }
+
+  void add_output(ir::ValueId value, int64_t index) {
+    replay_.graph.add_output(rebuilt(value), ir::Descriptor::output(index));
   }
 
   ir::ViewReplay take() { return std::move(replay_); }
 
  private:
-  void add_node(const ir::Node& node) {
-    if (replacement_.contains(node.results()[0])) return;
+  ir::ValueId rebuilt(ir::ValueId value) {
+    if (same_(value) == root_) return source_;
+    // Functionalization makes views again after a write; those of one op belong together.
+    const ir::ValueId first = same_(value);
+    const bool several = view_op(recorded_, first)->results().size() > 1;
+    const ir::ValueId key = several ? first : value;
+    if (const auto known = replacement_.find(key); known != replacement_.end())
+      return known->second;
+    const ir::Node& node = *view_op(recorded_, key);
     ir::OpSpec spec{.op = node.op(), .shape = node.result_shape(), .location = node.location()};
     spec.operands.assign(node.operands().begin(), node.operands().end());
-    spec.operands[0] = replacement_.at(*node.operands()[0].get_if<ir::ValueId>());
+    spec.operands[0] = rebuilt(source_of(node));
     for (ir::ValueId result : node.results())
       spec.results.emplace_back(recorded_.value(result).type());
-    const ir::Node* equal = find_equal(spec);
-    const ir::Node& copy = equal ? *equal : replay_.graph.add_op(std::move(spec));
-    for (size_t i = 0; i < node.results().size(); ++i) {
+    const ir::Node& copy = replay_.graph.add_op(std::move(spec));
+    for (size_t i = 0; i < node.results().size(); ++i)
       replacement_[node.results()[i]] = copy.results()[i];
-    }
-  }
-
-  const ir::Node* find_equal(const ir::OpSpec& spec) const {
-    const ir::Node* found = nullptr;
-    replay_.graph.for_each_node([&](const ir::Node& node) {
-      if (node.op().operator_name() == spec.op.operator_name() &&
-          std::equal(node.operands().begin(), node.operands().end(), spec.operands.begin(),
-                     spec.operands.end())) {
-        found = &node;
-      }
-    });
-    return found;
+    return replacement_.at(key);
   }
 
   const ir::Graph& recorded_;
+  const SameViews& same_;
+  const ir::ValueId root_;
+  ir::ValueId source_ = ir::kNoValue;
   ir::ViewReplay replay_;
   std::map<ir::ValueId, ir::ValueId> replacement_;
 };
 
-}  // namespace
+/// Finds what each aliasing output is replayed from, and collects the replays.
+class Replays {
+ public:
+  Replays(const tracing::Trace& trace, const std::vector<const tracing::StandIn*>& inputs,
+          Reading& reading)
+      : trace_(trace),
+        graph_(trace.recording().graph()),
+        inputs_(inputs),
+        reading_(reading),
+        same_(graph_) {}
 
-void add_view_replays(const tracing::Trace& trace, const std::vector<size_t>& order,
-                      const std::vector<ir::ValueId>& values, ir::Signature& signature) {
-  const ir::Graph& graph = trace.recording().graph();
-  std::map<int64_t, Builder> builders;
-  for (size_t i = 0; i < signature.outputs.size(); ++i) {
-    const ir::OutputFacts& facts = signature.outputs[i];
-    if (facts.kind != ir::OutputKind::AliasOfInput) continue;
-    const tracing::StandIn& source = trace.stand_ins()[order[facts.source]];
-    // The input as the call leaves it: a view of written memory is regenerated from the new data.
-    const ir::ValueId root = tracing::current_value(source.tensor);
-    const auto chain = view_chain(graph, root, values[i]);
-    if (!chain) {
-      TANDEM_UNSUPPORTED("signature", "output ", i, " shares memory with ", trace.name_of(source),
-                         " in a way that view ops do not explain",
+  void add(size_t index) {
+    ir::OutputFacts& facts = reading_.signature.outputs[index];
+    const at::Tensor& result = trace_.results().tensors[index];
+    const ir::ValueId value = tracing::current_value(result);
+    if (facts.kind == ir::OutputKind::AliasOfBase &&
+        reading_.signature.bases[static_cast<size_t>(facts.source)].reshaped) {
+      replay_by_strides(facts.source, result, value, index);
+      return;
+    }
+    if (facts.kind == ir::OutputKind::AliasOfBase) {
+      replay({ir::Place::Of::Base, facts.source}, false,
+             reading_.bases[static_cast<size_t>(facts.source)].value, value, index);
+      return;
+    }
+    // An input as the call leaves it comes first: it is what eager's view is taken of.
+    for (ir::ValueId at = value;;) {
+      if (const auto input = input_with(at, result)) {
+        facts.source = *input;
+        replay({ir::Place::Of::Input, *input}, false, at, value, index);
+        return;
+      }
+      const ir::Node* view = view_op(graph_, at);
+      if (!view) break;
+      at = source_of(*view);
+    }
+    auto* storage =
+        static_cast<at::functionalization::FunctionalStorageImpl*>(storage_of(result));
+    const ir::ValueId whole = tracing::current_value(storage->base());
+    const int64_t group = reading_.signature.inputs[static_cast<size_t>(facts.source)].group;
+    if (group >= 0) {
+      facts.kind = ir::OutputKind::AliasOfGroup;
+      facts.source = group;
+      replay({ir::Place::Of::Group, group}, false, whole, value, index);
+    } else {
+      replay({ir::Place::Of::Input, facts.source}, true, whole, value, index);
+    }
+  }
+
+  /// From a base that was reshaped in place, whatever its sizes are now.
+  void replay_by_strides(int64_t base, const at::Tensor& result, ir::ValueId value, size_t index) {
+    const int64_t source = reading_.signature.bases[static_cast<size_t>(base)].output;
+    const ir::ValueId whole =
+        tracing::current_value(trace_.results().tensors[static_cast<size_t>(source)]);
+    const ir::TypePtr& type = graph_.value(value).tensor_type();
+    ir::ViewReplay replay{.source = {ir::Place::Of::Base, base}};
+    replay.graph.set_name("views");
+    const ir::ValueId input = replay.graph
+                                  .add_input(graph_.value(whole).tensor_type(),
+                                             ir::Descriptor::user_input(0), "source")
+                                  .id();
+    const ir::Node& view = replay.graph.add_op(
+        {.op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::as_strided", ""),
+         .operands = {input, type->sizes, type->strides, ir::Size(result.storage_offset())},
+         .results = {ir::Type(type)}});
+    replay.graph.add_output(view.results()[0], ir::Descriptor::output(static_cast<int64_t>(index)));
+    reading_.signature.replays.push_back(std::move(replay));
+  }
+
+  void finish() {
+    for (auto& [key, builder] : builders_)
+      reading_.signature.replays.push_back(builder.take());
+  }
+
+ private:
+  std::optional<int64_t> input_with(ir::ValueId value, const at::Tensor& result) const {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (reading_.signature.inputs[i].duplicate_of < 0 &&
+          storage_of(inputs_[i]->tensor) == storage_of(result) &&
+          same_(reading_.new_data[i]) == same_(value)) {
+        return static_cast<int64_t>(i);
+      }
+    }
+    return std::nullopt;
+  }
+
+  bool has_path(ir::ValueId root, ir::ValueId value) const {
+    while (same_(value) != same_(root)) {
+      const ir::Node* view = view_op(graph_, value);
+      if (!view) return false;
+      value = source_of(*view);
+    }
+    return true;
+  }
+
+  void replay(ir::Place source, bool as_found, ir::ValueId root, ir::ValueId value, size_t index) {
+    if (!has_path(root, value)) {
+      TANDEM_UNSUPPORTED("signature", "output ", index,
+                         " shares memory with an input or another output in a way that view ops "
+                         "do not explain",
+                         base::detail_line("at", trace_.line_of(trace_.results().tensors[index])),
                          "\n  remedy: return a copy of it (clone())");
     }
-    auto [it, is_new] = builders.try_emplace(facts.source, graph, facts.source,
-                                             signature.inputs[facts.source], root);
-    it->second.add_output(*chain, values[i], static_cast<int64_t>(i));
+    const std::tuple key{source.of, source.index, as_found};
+    auto it = builders_.find(key);
+    if (it == builders_.end())
+      it = builders_.try_emplace(key, graph_, same_, source, as_found, root).first;
+    it->second.add_output(value, static_cast<int64_t>(index));
   }
-  for (auto& [input, builder] : builders) signature.replays.push_back(builder.take());
+
+  const tracing::Trace& trace_;
+  const ir::Graph& graph_;
+  const std::vector<const tracing::StandIn*>& inputs_;
+  Reading& reading_;
+  const SameViews same_;
+  std::map<std::tuple<ir::Place::Of, int64_t, bool>, Builder> builders_;
+};
+
+bool is_replayed(const ir::OutputFacts& facts) {
+  return facts.kind == ir::OutputKind::AliasOfInput || facts.kind == ir::OutputKind::AliasOfBase;
+}
+
+}  // namespace
+
+void add_view_replays(const tracing::Trace& trace,
+                      const std::vector<const tracing::StandIn*>& inputs, Reading& reading) {
+  if (std::ranges::none_of(reading.signature.outputs, is_replayed)) return;
+  // The values first: looking one up may record the regeneration of a view.
+  for (const at::Tensor& result : trace.results().tensors) {
+    if (result.defined()) tracing::current_value(result);
+  }
+  Replays replays(trace, inputs, reading);
+  for (size_t i = 0; i < reading.signature.outputs.size(); ++i) {
+    if (is_replayed(reading.signature.outputs[i])) replays.add(i);
+  }
+  replays.finish();
 }
 
 }  // namespace tandem::signature

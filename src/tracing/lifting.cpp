@@ -45,6 +45,15 @@ void lift(Recording& recording, c10::IValue& value) {
   }
 }
 
+/// Tensors that an in-place op on lists is about to write. Its kernel counts their versions, one
+/// write each; functionalization replaces the kernel and counts none.
+std::vector<at::Tensor> written_list(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
+                                     size_t first) {
+  const std::string& name = op.schema().name();
+  if (!name.starts_with("aten::_foreach_") || !name.ends_with('_')) return {};
+  return stack[first].toTensorVector();
+}
+
 void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (recording.host_tensors().make(op, *stack)) return;
   const size_t first = stack->size() - op.schema().arguments().size();
@@ -54,7 +63,9 @@ void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::j
     // Called by the function itself, not made of an in-place call: its draws are in order.
     (*stack)[first] = (*stack)[first].toTensor().contiguous();
   }
+  const std::vector<at::Tensor> written = written_list(op, *stack, first);
   op.callBoxed(*stack);
+  for (const at::Tensor& tensor : written) tensor.unsafeGetTensorImpl()->bump_version();
   if (resized.defined() && !is_traced(resized)) recording.host_tensors().follow_resize(resized);
 }
 

@@ -4,6 +4,7 @@
 #include "ops/libtorch_version.h"
 #include "tracing/ambient.h"
 #include "tracing/operand_text.h"
+#include "tracing/traced_tensor.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -66,23 +67,32 @@ StandIn make_stand_in(Recording& recording, const at::Tensor& real, ir::Descript
     stand_in.tensor = functional(recording, real, std::move(role), std::move(name));
   }
   stand_in.input = recording.graph().inputs().back();
-  if (real.requires_grad()) {
-    if (real.is_leaf()) {
-      stand_in.tensor.set_requires_grad(true);  // autograd itself refuses in-place writes to it
-    } else {
-      // Not a view or clone of a leaf: in-place ops stay legal and no extra node appears.
-      auto node = libtorch::make_node<EntryNode>();
-      node->add_input_metadata(stand_in.tensor);
-      autograd::impl::set_gradient_edge(stand_in.tensor, autograd::Edge(std::move(node), 0));
-    }
-    stand_in.edge = autograd::impl::gradient_edge(stand_in.tensor);
+  take_autograd_state(stand_in, real);
+  note_entry_state(stand_in);
+  return stand_in;
+}
+
+void take_autograd_state(StandIn& stand_in, const at::Tensor& real) {
+  if (!real.requires_grad()) return;
+  if (real.is_leaf()) {
+    stand_in.tensor.set_requires_grad(true);  // autograd itself refuses in-place writes to it
+  } else {
+    // Not a view or clone of a leaf: in-place ops stay legal and no extra node appears.
+    auto node = libtorch::make_node<EntryNode>();
+    node->add_input_metadata(stand_in.tensor);
+    autograd::impl::set_gradient_edge(stand_in.tensor, autograd::Edge(std::move(node), 0));
   }
-  stand_in.requires_grad = real.requires_grad();
-  stand_in.is_leaf = real.is_leaf();
+  stand_in.edge = autograd::impl::gradient_edge(stand_in.tensor);
+}
+
+void note_entry_state(StandIn& stand_in) {
+  stand_in.entry_value = current_value(stand_in.tensor);
+  stand_in.requires_grad = stand_in.real.requires_grad();
+  stand_in.is_leaf = stand_in.real.is_leaf();
   stand_in.version = version_of(stand_in.tensor);
   // Weak: a strong handle makes a growing resize_ throw, none lets the address be used again.
   stand_in.storage = stand_in.tensor.storage().getWeakStorageImpl();
-  return stand_in;
+  stand_in.storage_bytes = stand_in.tensor.storage().nbytes();
 }
 
 at::Tensor make_tangent(Recording& recording, const at::Tensor& like, int64_t index) {

@@ -18,20 +18,29 @@ struct StandIn {
   at::Tensor tensor;  // functional wrapper around a traced tensor
   ir::ValueId input = ir::kNoValue;
   int64_t duplicate_of = -1;  // position of the stand-in of the same real tensor
+  int64_t counter_of = -1;    // position of an earlier one with the same version counter
+  int64_t group = -1;         // that it is a member of
   bool closed_over = false;   // the function reached the real tensor by itself
 
   // as the function finds it
-  torch::autograd::Edge edge{};  // where its gradient goes; invalid if it needs none
+  ir::ValueId entry_value = ir::kNoValue;  // the input, or a view of the base of its group
+  torch::autograd::Edge edge{};            // where its gradient goes; invalid if it needs none
   uint32_t version = 0;
   bool requires_grad = false;
   bool is_leaf = true;
   std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>> storage{};
+  size_t storage_bytes = 0;
 };
 
 /// Makes the stand-in of `real` and a graph input for it: same metadata, requires_grad and
 /// leafness. Writes to inference tensors raise, except for callers in inference mode.
 StandIn make_stand_in(Recording& recording, const at::Tensor& real, ir::Descriptor role,
                       std::string name, bool caller_in_inference_mode);
+
+/// Mirrors requires_grad and leafness of the real tensor, with an edge of the trace's own.
+void take_autograd_state(StandIn& stand_in, const at::Tensor& real);
+/// Keeps what the function will be compared with afterwards.
+void note_entry_state(StandIn& stand_in);
 
 /// A tangent: a functional tensor like `like`, and a graph input for it.
 at::Tensor make_tangent(Recording& recording, const at::Tensor& like, int64_t index);

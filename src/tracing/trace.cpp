@@ -1,14 +1,18 @@
 #include "tracing/trace.h"
 
 #include "base/error.h"
+#include "ops/private_members.h"
+#include "ops/shares_memory.h"
 #include "tracing/operand_text.h"
 #include "tracing/redirect_edges.h"
 #include "tracing/registration.h"
 #include "tracing/traced_tensor.h"
 
+#include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/SequenceNumber.h>
 #include <ATen/ops/equal.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 
@@ -37,12 +41,15 @@ std::string value_name(const ir::Descriptor& role) {
   return name;
 }
 
-Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std::string> names)
+Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std::string> names,
+             std::vector<at::Tensor> met_before)
     : known_(std::move(known)),
       names_(std::move(names)),
+      met_before_(std::move(met_before)),
       first_sequence_number_(at::sequence_number::peek()),
       ambient_((register_hooks(), recording_)) {
   stand_in_arguments_.constants = arguments.constants;
+  find_groups(arguments);
   for (size_t i = 0; i < arguments.tensors.size(); ++i) {
     const at::Tensor& real = arguments.tensors[i];
     if (!real.defined()) {
@@ -53,15 +60,54 @@ Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std:
     stand_in_arguments_.tensors.push_back(stand_ins_.back().tensor);
   }
   argument_count_ = stand_ins_.size();
+  for (const at::Tensor& real : met_before_) stand_in_of(real);
+  for (StandIn& stand_in : stand_ins_) stand_in.closed_over = false;
   recording_.set_stand_in_of([this](const at::Tensor& real) { return stand_in_of(real); });
   recording_.set_compare_inputs(
       [this](ir::ValueId a, ir::ValueId b) { return compare_inputs(a, b); });
 }
 
+void Trace::find_groups(const detail::Flat& arguments) {
+  std::vector<at::Tensor> tensors;
+  std::unordered_set<const c10::TensorImpl*> seen;
+  const auto add = [&](const at::Tensor& tensor) {
+    if (tensor.defined() && tensor.has_storage() && seen.insert(tensor.unsafeGetTensorImpl()).second)
+      tensors.push_back(tensor);
+  };
+  for (const at::Tensor& tensor : arguments.tensors) add(tensor);
+  for (const at::Tensor& tensor : met_before_) add(tensor);
+  for (const std::vector<size_t>& component : overlapping(tensors)) {
+    std::vector<at::Tensor> members;
+    for (size_t i : component) members.push_back(tensors[i]);
+    if (!cannot_be_group(members).empty()) continue;
+    for (const at::Tensor& member : members)
+      group_of_.emplace(member.unsafeGetTensorImpl(), groups_.size());
+    groups_.push_back(make_group(recording_, members, static_cast<int64_t>(groups_.size()),
+                                 ambient_.caller_in_inference_mode()));
+  }
+}
+
+size_t Trace::equal_members(const Group& group, const at::Tensor& real) const {
+  size_t count = 0;
+  for (size_t member : group.members) {
+    const at::Tensor& other = stand_ins_[member].real;
+    count += other.sizes() == real.sizes() && other.strides() == real.strides() &&
+             other.storage_offset() == real.storage_offset();
+  }
+  return count;
+}
+
 void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
-  auto [it, is_new] = position_.try_emplace(real.unsafeGetTensorImpl(), stand_ins_.size());
-  StandIn stand_in = make_stand_in(recording_, real, std::move(role), std::move(name),
-                                   ambient_.caller_in_inference_mode());
+  const size_t here = stand_ins_.size();
+  auto [it, is_new] = position_.try_emplace(real.unsafeGetTensorImpl(), here);
+  const auto group = group_of_.find(real.unsafeGetTensorImpl());
+  const bool in_inference = ambient_.caller_in_inference_mode();
+  StandIn stand_in = group == group_of_.end()
+                         ? make_stand_in(recording_, real, std::move(role), std::move(name),
+                                         in_inference)
+                         : make_member(recording_, groups_[group->second], real,
+                                       equal_members(groups_[group->second], real),
+                                       std::move(role), std::move(name), in_inference);
   if (!is_new) {
     // The same tensor object twice: the function must see one tensor, the graph keeps both inputs.
     const StandIn& first = stand_ins_[it->second];
@@ -69,8 +115,51 @@ void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
     stand_in = first;
     stand_in.input = input;
     stand_in.duplicate_of = static_cast<int64_t>(it->second);
+  } else {
+    if (group != group_of_.end()) {
+      stand_in.group = static_cast<int64_t>(group->second);
+      groups_[group->second].members.push_back(here);
+    }
+    share_counter(stand_in);
   }
   stand_ins_.push_back(std::move(stand_in));
+}
+
+/// Views and detached copies have one version counter together: a write to one counts for all.
+void Trace::share_counter(StandIn& stand_in) {
+  if (stand_in.real.is_inference() || !stand_in.real.has_storage()) return;
+  auto [it, is_new] = first_on_storage_.try_emplace(
+      stand_in.real.storage().unsafeGetStorageImpl(), std::vector<size_t>());
+  const auto same = [](const at::Tensor& a, const at::Tensor& b) {
+    return libtorch::same_counter(*a.unsafeGetTensorImpl(), *b.unsafeGetTensorImpl());
+  };
+  for (size_t other : it->second) {
+    const StandIn& earlier = stand_ins_[other];
+    if (!same(earlier.real, stand_in.real)) continue;
+    stand_in.counter_of = static_cast<int64_t>(other);
+    if (!same(earlier.tensor, stand_in.tensor)) {
+      stand_in.tensor.unsafeGetTensorImpl()->set_version_counter(
+          earlier.tensor.unsafeGetTensorImpl()->version_counter());
+    }
+    stand_in.version = version_of(stand_in.tensor);
+    return;
+  }
+  it->second.push_back(stand_ins_.size());
+}
+
+/// `.data()` gives another tensor each time: one on the same memory that autograd does not know is
+/// as good as the one that was met before.
+std::optional<size_t> Trace::find_met_before(const at::Tensor& real) const {
+  for (size_t i = argument_count_; i < argument_count_ + met_before_.size(); ++i) {
+    const at::Tensor& known = stand_ins_[i].real;
+    if (!known.requires_grad() && !real.requires_grad() && real.has_storage() &&
+        known.storage().is_alias_of(real.storage()) && known.dtype() == real.dtype() &&
+        known.sizes() == real.sizes() && known.strides() == real.strides() &&
+        known.storage_offset() == real.storage_offset()) {
+      return i;
+    }
+  }
+  return std::nullopt;
 }
 
 at::Tensor Trace::stand_in_of(const at::Tensor& real) {
@@ -81,6 +170,9 @@ at::Tensor Trace::stand_in_of(const at::Tensor& real) {
   if (std::optional<at::Tensor> made_here = recording_.host_tensors().stand_in(real)) {
     return *made_here;
   }
+  if (stand_ins_.size() >= argument_count_ + met_before_.size()) {
+    if (const auto known = find_met_before(real)) return stand_ins_[*known].tensor;
+  }
   const auto known = known_.find(real.unsafeGetTensorImpl());
   const auto index = static_cast<int64_t>(stand_ins_.size() - argument_count_);
   if (known != known_.end()) {
@@ -89,6 +181,31 @@ at::Tensor Trace::stand_in_of(const at::Tensor& real) {
     add(real, ir::Descriptor::lifted(index), "lifted" + std::to_string(index));
   }
   return stand_ins_.back().tensor;
+}
+
+std::vector<at::Tensor> Trace::late_overlap() const {
+  const auto is_written = [](const StandIn& stand_in) {
+    return at::functionalization::impl::unsafeGetFunctionalWrapper(stand_in.tensor)
+        ->has_data_mutation();
+  };
+  std::vector<at::Tensor> late;
+  bool written = false;
+  for (size_t i = argument_count_ + met_before_.size(); i < stand_ins_.size(); ++i) {
+    bool overlaps = false;
+    for (size_t j = 0; j < i; ++j) {
+      if (!ops::shares_memory(stand_ins_[i].real, stand_ins_[j].real)) continue;
+      overlaps = true;
+      written = written || is_written(stand_ins_[i]) || is_written(stand_ins_[j]);
+      if (j >= argument_count_ + met_before_.size() &&
+          std::ranges::none_of(late, [&](const at::Tensor& t) { return t.is_same(stand_ins_[j].real); })) {
+        late.push_back(stand_ins_[j].real);
+      }
+    }
+    if (overlaps) late.push_back(stand_ins_[i].real);
+  }
+  if (!written) return {};
+  late.insert(late.begin(), met_before_.begin(), met_before_.end());
+  return late;
 }
 
 bool Trace::compare_inputs(ir::ValueId a, ir::ValueId b) {
@@ -140,9 +257,33 @@ void Trace::run(const detail::FlatFunction& function) {
   for (at::Tensor& result : results_.tensors) {
     if (result.defined() && !is_traced(result)) result = stand_in_of(result);
   }
+  for (const at::Tensor& result : results_.tensors) {
+    if (result.defined()) keep_history(result);
+  }
   redirect_edges(
       {results_.tensors.data(), results_.tensors.size()}, first_sequence_number_,
       [this](const at::Tensor& real) { stand_in_of(real); }, stand_ins_);
+}
+
+/// A view renews its grad_fn when the version of its base moves, by making the view again. Of a
+/// base that was transposed in place since, that is another view or none at all; the grad_fn that it
+/// has is right as long as only sizes and strides were changed.
+void Trace::keep_history(const at::Tensor& result) const {
+  if (!result.is_view() || !result.requires_grad()) return;
+  const at::Tensor base(result._base());
+  const auto wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(base);
+  auto* meta = torch::autograd::impl::get_view_autograd_meta(result);
+  if (!wrapper->has_metadata_mutation() || meta->get_attr_version() == result._version()) return;
+  if (wrapper->has_data_mutation()) {
+    TANDEM_UNSUPPORTED("trace",
+                       "a result is a view of a tensor that was reshaped and written in place "
+                       "after the view was taken",
+                       base::detail_line("at", line_of(base)),
+                       "\n  value:  ", tensor_text(result),
+                       "\n  remedy: take the view again after the last change, or return a copy "
+                       "of it (clone())");
+  }
+  meta->set_attr_version(result._version());
 }
 
 std::string Trace::where() const {

@@ -3,14 +3,17 @@
 #include "tandem/function.h"
 #include "tandem/ir/signature.h"
 #include "tracing/ambient.h"
+#include "tracing/group.h"
 #include "tracing/recording.h"
 #include "tracing/stand_in.h"
 
 #include <ATen/core/Tensor.h>
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace tandem::tracing {
@@ -29,8 +32,10 @@ std::string value_name(const ir::Descriptor& role);
 /// never touched.
 class Trace {
  public:
-  /// `names` say what to call the arguments in errors, one per tensor.
-  Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std::string> names);
+  /// `names` say what to call the arguments in errors, one per tensor. `met_before` are
+  /// closed-over tensors that an earlier trace found to overlap: see late_overlap().
+  Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std::string> names,
+        std::vector<at::Tensor> met_before = {});
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
@@ -43,6 +48,12 @@ class Trace {
   /// Arguments in order (undefined ones left out), then lifted tensors in order of first sight.
   const std::deque<StandIn>& stand_ins() const { return stand_ins_; }
   size_t argument_count() const { return argument_count_; }
+  /// Inputs that shared memory when the function started.
+  const std::vector<Group>& groups() const { return groups_; }
+  /// Closed-over tensors that share memory with another input and were met only when that had its
+  /// stand-in already, if any of that memory is written: then the trace is worth nothing, and one
+  /// that knows these tensors from the start must take its place.
+  std::vector<at::Tensor> late_overlap() const;
   /// What the function returned, closed-over tensors mapped to their stand-ins.
   const detail::Flat& results() const { return results_; }
 
@@ -56,8 +67,13 @@ class Trace {
 
  private:
   at::Tensor stand_in_of(const at::Tensor& real);
+  void find_groups(const detail::Flat& arguments);
+  size_t equal_members(const Group& group, const at::Tensor& real) const;
+  void share_counter(StandIn& stand_in);
+  std::optional<size_t> find_met_before(const at::Tensor& real) const;
   bool compare_inputs(ir::ValueId a, ir::ValueId b);
   void add(const at::Tensor& real, ir::Descriptor role, std::string name);
+  void keep_history(const at::Tensor& result) const;
   /// A line of an error: of the op that threw, else of the last one before.
   std::string where() const;
 
@@ -65,6 +81,10 @@ class Trace {
   const KnownTensors known_;
   std::vector<std::string> names_;
   std::deque<StandIn> stand_ins_;
+  std::vector<Group> groups_;
+  std::unordered_map<const c10::TensorImpl*, size_t> group_of_;  // members, before their stand-ins
+  const std::vector<at::Tensor> met_before_;
+  std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> first_on_storage_;
   std::unordered_map<const c10::TensorImpl*, size_t> position_;
   std::vector<ir::EqualityFacts> equalities_;
   size_t argument_count_ = 0;

@@ -27,6 +27,7 @@ Category input_mutation_data();
 Category input_mutation_metadata();
 Category input_mutation_storage();
 Category intermediate_base();
+Category interplay();
 Category lifetime();
 Category metadata_records();
 Category mutation_in_backward();

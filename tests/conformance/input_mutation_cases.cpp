@@ -149,7 +149,6 @@ Tensors add_to_each(Tensors& a) {
 
 void each_version_is_counted(Session& session, size_t count) {
   Settings settings;
-  settings.sums_may_round = true;
   settings.entry = [count](const Entry& entry) {
     for (size_t i = 0; i < count; ++i) EXPECT_EQ(argument(entry, i).version_delta, 1) << i;
   };
@@ -190,10 +189,8 @@ void slice_assigned_then_viewed(Session& session, bool intermediate) {
     t.slice(1, 0, 3).slice(2, 2, 6).copy_(a[1].slice(1, 0, 3).slice(2, 0, 4));
     return {t.view({1, 2, 4, 6})};
   };
-  Settings settings;
-  if (intermediate) settings.lone_views = {0};
-  session.judge(plain({{2, 4, 6}, {2, 3, 5}}), program, settings);
-  session.judge(non_leaves({{2, 4, 6}, {2, 3, 5}}), program, settings);
+  session.judge(plain({{2, 4, 6}, {2, 3, 5}}), program);
+  session.judge(non_leaves({{2, 4, 6}, {2, 3, 5}}), program);
 }
 
 void expand_mutation_backwards(Session& session) {

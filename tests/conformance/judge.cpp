@@ -47,7 +47,9 @@ Call compile_without(const std::string& pass, const Program& program, const Sett
   const Boxed lowered = tandem::lower(tandem::split(joint), tandem::backend("eager"));
   return [lowered, lifted = joint.lifted](Tensors& list) {
     Tensors inputs = lifted;
-    inputs.insert(inputs.end(), list.begin(), list.end());
+    for (const at::Tensor& tensor : list) {
+      if (tensor.defined()) inputs.push_back(tensor);  // the graph has no input for another
+    }
     return lowered(inputs);
   };
 }
@@ -113,19 +115,20 @@ class Judge {
     std::map<std::string, const Record*> found;
     for (const Record& record : compiled.records) found[record.what] = &record;
     for (const Record& record : eager.records) {
-      if (differences.size() >= kDifferencesShown) break;
-      const auto other = found.find(record.what);
-      if (other == found.end()) {
-        // A call that raised shows nothing else.
-        if (compiled.error.empty()) differences.push_back("only eager shows " + record.what);
-        continue;
+      std::string text;
+      if (const auto other = found.find(record.what); other != found.end()) {
+        text = difference(record, *other->second, settings_);
+        found.erase(other);
+      } else if (compiled.error.empty()) {  // a call that raised shows nothing else
+        text = "only eager shows " + record.what + ": " + record.text;
       }
-      std::string text = difference(record, *other->second, settings_);
-      if (!text.empty()) differences.push_back(std::move(text));
-      found.erase(other);
+      if (!text.empty() && differences.size() < kDifferencesShown) {
+        differences.push_back(std::move(text));
+      }
     }
-    if (eager.error.empty() && differences.size() < kDifferencesShown) {
-      for (const auto& [what, record] : found) {
+    size_t shown = 0;
+    for (const auto& [what, record] : found) {
+      if (eager.error.empty() && ++shown <= kDifferencesShown) {
         differences.push_back("only compiled shows " + what + ": " + record->text);
       }
     }

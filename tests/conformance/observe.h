@@ -14,7 +14,7 @@ enum class RecordKind {
   Gradient,      // the same, or up to rounding where the program says so
   GradientSum,   // up to rounding: sums over a call and what lies outside it
   Error,         // the beginning of eager's text occurs in ours
-  ResultHistory  // name of a grad_fn: a fresh result has our own node, a view the node of its op
+  ResultHistory  // a grad_fn: of a view the node of its op, otherwise whether there is one
 };
 
 struct Record {

@@ -82,8 +82,7 @@ std::vector<Case> writes() {
           [](Tensors& a) -> Tensors {
             a[0].mul_(2).sin_();
             return {a[0] + 1};
-          },
-          rounding()),
+          }),
       judged(
           "write to a leaf", one_leaf(),
           [](Tensors& a) -> Tensors {
@@ -105,8 +104,7 @@ std::vector<Case> writes() {
           [](Tensors& a) -> Tensors {
             a[0].mul_(2).add_(1);
             return {a[0] + 1};
-          },
-          rounding()),
+          }),
       judged(
           "write to a result of split",
           [] {
@@ -299,15 +297,13 @@ std::vector<Case> writes() {
             return {d, n, a[0].unfold(0, 2, 2), a[0].unsqueeze(0).expand({3, 4, 4})};
           },
           rounding()),
-      judged(
-          "masked_fill_, index_put_, cat", one_non_leaf(),
-          [](Tensors& a) -> Tensors {
-            a[0].masked_fill_(a[0] > 0, 1.5);
-            at::Tensor t = torch::cat({a[0], a[0].t()});
-            t.index_put_({torch::arange(2)}, a[0].slice(0, 0, 2) * 2);
-            return {t, t.slice(0, 1, 3)};
-          },
-          rounding()),
+      judged("masked_fill_, index_put_, cat", one_non_leaf(),
+             [](Tensors& a) -> Tensors {
+               a[0].masked_fill_(a[0] > 0, 1.5);
+               at::Tensor t = torch::cat({a[0], a[0].t()});
+               t.index_put_({torch::arange(2)}, a[0].slice(0, 0, 2) * 2);
+               return {t, t.slice(0, 1, 3)};
+             }),
       judged(
           "two arguments written, each from the other",
           [] {
@@ -323,14 +319,12 @@ std::vector<Case> writes() {
             return {a[0] * 2, a[1].exp()};
           },
           rounding()),
-      judged(
-          "written argument, its view twice", one_non_leaf(),
-          [](Tensors& a) -> Tensors {
-            a[0].mul_(2);
-            at::Tensor v = a[0].view(-1);
-            return {v, v, a[0], a[0].t().t()};
-          },
-          rounding()),
+      judged("written argument, its view twice", one_non_leaf(),
+             [](Tensors& a) -> Tensors {
+               a[0].mul_(2);
+               at::Tensor v = a[0].view(-1);
+               return {v, v, a[0], a[0].t().t()};
+             }),
       judged("out= form", plain({{4}, {4}}),
              [](Tensors& a) -> Tensors {
                torch::mul_out(a[1], a[0], a[0]);
@@ -378,8 +372,6 @@ std::vector<Case> writes() {
 }
 
 std::vector<Case> results() {
-  Settings lone;
-  lone.lone_views = {0};
   return {
       judged("views of the input", one_leaf(),
              [](Tensors& a) -> Tensors { return {a[0].view(-1), a[0][0], a[0].detach()}; }),
@@ -412,9 +404,8 @@ std::vector<Case> results() {
                t.select(1, 2).add_(a[0].sum());
                return {t, t.view(-1)};
              }),
-      judged(
-          "one view of an intermediate", one_leaf(),
-          [](Tensors& a) -> Tensors { return {(a[0] * 2).view(-1)}; }, lone),
+      judged("one view of an intermediate", one_leaf(),
+             [](Tensors& a) -> Tensors { return {(a[0] * 2).view(-1)}; }),
       judged("detached alias made a leaf", one_leaf(),
              [](Tensors& a) -> Tensors {
                at::Tensor t = a[0] * 2, d = t.detach().requires_grad_();
@@ -504,8 +495,7 @@ std::vector<Case> overlaps() {
           [](Tensors& a) -> Tensors {
             a[0].mul_(a[0].detach() + 3);
             return {a[1] * 2, a[1].view({2, 2})};
-          },
-          rounding()),
+          }),
       judged(
           "base and view, the view written",
           [] {
@@ -515,15 +505,14 @@ std::vector<Case> overlaps() {
           [](Tensors& a) -> Tensors {
             a[1].mul_(2).sin_();
             return {a[0] * 3, a[1]};
-          },
-          rounding()),
+          }),
       judged(
           "base and view, nothing written",
           [] {
             at::Tensor p = leaf({4, 4}), b = p * 1.5;
             return Inputs{{b, b[1]}, {p}};
           },
-          [](Tensors& a) -> Tensors { return {a[0] * a[1]}; }, rounding()),
+          [](Tensors& a) -> Tensors { return {a[0] * a[1]}; }),
   };
 }
 
@@ -535,13 +524,11 @@ std::vector<Case> functions_and_gradients() {
                y.mul_(3);
                return {y};
              }),
-      judged(
-          "custom function that writes its input", one_non_leaf(),
-          [](Tensors& a) -> Tensors {
-            at::Tensor y = Dirty::apply(a[0]);
-            return {y * 2, a[0]};
-          },
-          rounding()),
+      judged("custom function that writes its input", one_non_leaf(),
+             [](Tensors& a) -> Tensors {
+               at::Tensor y = Dirty::apply(a[0]);
+               return {y * 2, a[0]};
+             }),
       judged("custom function that returns a view", one_leaf(),
              [](Tensors& a) -> Tensors { return {ViewOf::apply(a[0])}; }),
       judged("gradient inside", leaves({{5, 1}, {1, 8}, {8, 1}}),
@@ -620,10 +607,7 @@ Program closed_over_overlap(bool written) {
 std::vector<Case> closures() {
   return {
       {"closure over a parameter and a written buffer",
-       [](Session& session) {
-         Settings settings = rounding();
-         session.judge(closed_over_buffer, settings);
-       }},
+       [](Session& session) { session.judge(closed_over_buffer); }},
       {"closure over a module with batch norm",
        [](Session& session) { session.judge(closed_over_module); }},
       {"closure overlaps an argument, nothing written",

@@ -83,12 +83,6 @@ void judge_views(Session& session, std::vector<int64_t> base, const MakeViews& v
   }
 }
 
-Settings rounding() {
-  Settings settings;
-  settings.sums_may_round = true;
-  return settings;
-}
-
 Tensors first_incremented(Tensors& a) {
   a[0].add_(1);
   return {a[0] + a[1]};
@@ -112,8 +106,7 @@ void aliases_and_output_alias(Session& session) {
       [](Tensors& a) -> Tensors {
         a[0].add_(1);
         return {a[1].view(a[1].sizes())};
-      },
-      rounding());
+      });
 }
 
 void aliased_with_mutation_output_alias(Session& session) {
@@ -123,8 +116,7 @@ void aliased_with_mutation_output_alias(Session& session) {
       [](Tensors& a) -> Tensors {
         a[2].mul_(2);
         return {a[1] + 1, a[2].view(-1)};
-      },
-      rounding());
+      });
 }
 
 /// (view, number, view): a calling form of its own.
@@ -159,8 +151,7 @@ void metadata_mutation_aliases(Session& session) {
       [](Tensors& a) -> Tensors {
         a[0].t_();
         return {a[0] + a[1]};
-      },
-      rounding());
+      });
 }
 
 /// Two aliases that have no base on record and need no grad; a third argument does.
@@ -194,8 +185,7 @@ void metadata_mutation_correctness(Session& session) {
         a[0].mul_(2);
         a[1].transpose_(0, 1);
         return {a[0].sum() + a[1].sum()};
-      },
-      rounding());
+      });
 }
 
 void multiple_groups(Session& session) {
@@ -212,8 +202,7 @@ void multiple_groups(Session& session) {
           a[0].mul_(2);
           a[2].add_(3);
           return {a[0] + a[1], a[2] + a[3]};
-        },
-        rounding());
+        });
   }
 }
 
@@ -240,12 +229,10 @@ Category synthetic_base() {
   return {"Synthetic base (aliased, mutated inputs)",
           {
               {"test_input_mutation_aliases_other_input",
-               [=](Session& session) {
-                 judge_views(session, {4, 2}, rows, first_incremented, rounding());
-               }},
+               [=](Session& session) { judge_views(session, {4, 2}, rows, first_incremented); }},
               {"test_input_mutation_aliases_other_input2",
                [=](Session& session) {
-                 judge_views(session, {4, 2}, row_and_base, first_incremented, rounding());
+                 judge_views(session, {4, 2}, row_and_base, first_incremented);
                }},
               {"test_input_mutation_aliases_and_output_alias", aliases_and_output_alias},
               {"test_input_aliased_with_mutation_output_alias", aliased_with_mutation_output_alias},
@@ -257,9 +244,7 @@ Category synthetic_base() {
               judged("test_synthetic_base_base_attribute_is_none", detached({2, 4}, two_rows),
                      first_incremented),
               {"test_synthetic_base_codegen_correctness",
-               [](Session& session) {
-                 judge_views(session, {8}, overlapping_pair, doubled(0), rounding());
-               }},
+               [](Session& session) { judge_views(session, {8}, overlapping_pair, doubled(0)); }},
               {"test_synthetic_base_codegen_with_non_aliased_args",
                [](Session& session) {
                  judge_views(
@@ -267,7 +252,7 @@ Category synthetic_base() {
                      [](const at::Tensor& b) -> Tensors {
                        return {b.slice(0, 0, 6), b.slice(0, 2, 8), torch::ones({6})};
                      },
-                     doubled(0), rounding());
+                     doubled(0));
                }},
               {"test_synthetic_base_codegen_all_aliased_no_others",
                [](Session& session) {
@@ -276,7 +261,7 @@ Category synthetic_base() {
                      [](const at::Tensor& b) -> Tensors {
                        return {b.slice(0, 0, 6), b.slice(0, 1, 7), b.slice(0, 2, 8)};
                      },
-                     doubled(0), rounding());
+                     doubled(0));
                }},
               {"test_synthetic_base_codegen_non_aliased_before_aliased",
                [](Session& session) {
@@ -285,7 +270,7 @@ Category synthetic_base() {
                      [](const at::Tensor& b) -> Tensors {
                        return {torch::ones({6}), b.slice(0, 0, 6), b.slice(0, 2, 8)};
                      },
-                     doubled(1), rounding());
+                     doubled(1));
                }},
               judged("test_synthetic_base_codegen_base_is_none", detached({8}, overlapping_pair),
                      first_incremented),

@@ -5,7 +5,6 @@
 #include <torch/torch.h>
 
 #include <functional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -50,8 +49,6 @@ using MakeProgram = std::function<Program()>;
 struct Settings {
   /// Gradients may differ in the last bits: sums in another order (ruling 25).
   bool sums_may_round = false;
-  /// Results that are the only view of a hidden intermediate: tensors of their own here.
-  std::set<size_t> lone_views{};
   /// Words of the error that eager raises in the call; empty: it must not raise.
   std::string raises{};
   /// The same of differentiating what the call returns. Several errors share the words.

@@ -36,7 +36,6 @@ void noncontiguous_tangent(Session& session) {
 /// Results in channels-last memory have tangents in channels-last memory.
 void channels_last_tangents(Session& session) {
   Settings settings;
-  settings.sums_may_round = true;
   settings.entry = [](const Entry& entry) {
     ASSERT_FALSE(entry.signature().tangents.empty());
     const ir::TypePtr& type = entry.signature().tangents[0].type;

@@ -157,7 +157,8 @@ TEST(ExportErrors, ArgumentsThatShareMemoryAndAreWritten) {
 
   EXPECT_EQ(error_text<UnsupportedError>(
                 [&] { export_module(std::make_shared<Pair>(), std::tuple{x, x}); }),
-            "signature: argument 0 is written and shares memory with argument 1\n"
+            "export: argument 0 and argument 1 share memory that the forward writes, and inputs of "
+            "a graph are independent of each other\n"
             "  at:     " +
                 line_text(added) +
                 "\n"
@@ -199,7 +200,7 @@ TEST(ExportErrors, AnArgumentThatLeavesWithOtherSizes) {
     return Tensors{x + 1};
   };
   EXPECT_EQ(error_text<UnsupportedError>([&] { export_probe(unsqueeze, {}); }),
-            "signature: argument 0 leaves the function with other sizes, strides or storage\n"
+            "export: argument 0 leaves the forward with other sizes, strides or storage\n"
             "  at:     " +
                 line_text(unsqueezed) +
                 "\n"

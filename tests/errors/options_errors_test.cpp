@@ -76,9 +76,6 @@ TEST(OptionsErrors, FieldsThatAreNotBuiltYet) {
   EXPECT_EQ(text_of<UnsupportedError>({.random = Random::fast}),
             "options: random = fast is not built yet\n"
             "  instead: eager, which draws the numbers that eager draws");
-  EXPECT_EQ(text_of<UnsupportedError>({.mutations = Mutations::epilogue}),
-            "options: mutations = epilogue is not built yet\n"
-            "  instead: in_graph, with the same effect on the arguments");
   EXPECT_EQ(text_of<UnsupportedError>({.memory_budget = 0.5}),
             "options: memory_budget is not built yet\n"
             "  instead: leave it out; the partitioner decides what is saved");

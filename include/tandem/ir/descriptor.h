@@ -23,7 +23,8 @@ enum class Role : uint8_t {
   Output,   // index: position among the flattened tensor results
   Mutated,  // index: position among the inputs of the forward; its new data
   Saved,    // index: position among the saved values (output of forward, input of backward)
-  Grad,     // index: position among the inputs of the forward; name: that input's, if it has one
+  Grad,     // index: position among the inputs of the forward, further ones beyond them as the
+            // signature lists them; name: that input's, if it has one
 };
 
 struct TANDEM_API Descriptor {
@@ -38,6 +39,7 @@ struct TANDEM_API Descriptor {
   static Descriptor tangent(int64_t index) { return {Role::Tangent, index}; }
   static Descriptor output(int64_t index) { return {Role::Output, index}; }
   static Descriptor mutated(int64_t index) { return {Role::Mutated, index}; }
+  static Descriptor base(int64_t index) { return {Role::Base, index}; }
   static Descriptor saved(int64_t index) { return {Role::Saved, index}; }
   static Descriptor grad(int64_t index, std::string name = {}) {
     return {Role::Grad, index, std::move(name)};

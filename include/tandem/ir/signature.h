@@ -10,6 +10,14 @@
 
 namespace tandem::ir {
 
+/// What a call does to the storage under an input.
+enum class StorageChange : uint8_t {
+  None,
+  Grown,     // resize_ beyond its end: more memory
+  Replaced,  // set_: the memory of another input, or new memory
+  Resized,   // the storage itself was resized, whatever the tensor shows of it
+};
+
 /// What a call does to one input: an argument, or a tensor that the function closes over.
 struct InputFacts {
   Descriptor role;
@@ -17,6 +25,8 @@ struct InputFacts {
   bool requires_grad = false;
   bool is_leaf = true;
   int64_t duplicate_of = -1;  // an earlier input that is the same tensor object
+  int64_t counter_of = -1;    // an earlier input with the same version counter
+  int64_t group = -1;         // of inputs that share written memory: see Signature::groups
   bool closed_over = false;   // an argument that the function also reaches by itself
   bool data_written = false;  // through views too; the graph returns the new data
   bool history_changed =
@@ -25,12 +35,43 @@ struct InputFacts {
   bool written_in_grad_mode = false;  // eager's own checks of in-place writes depend on the mode
   int64_t version_delta = 0;          // what the call adds to the version counter
   bool requires_grad_after = false;
+  bool is_leaf_after = true;
+
+  // where metadata or storage changed
+  TypePtr type_after{};
+  int64_t offset_after = 0;
+  StorageChange storage = StorageChange::None;
+  int64_t set_to = -1;         // of Replaced: the input whose memory it is now; or -1, new memory
+  int64_t bytes_after = 0;     // of Resized
+};
+
+/// Inputs that share memory which the call writes. The graph has one more input, of role `base`,
+/// that the members are views of; so a write through one is seen through all.
+struct GroupFacts {
+  std::vector<int64_t> members;
+  TypePtr type;  // of the base
+  int64_t offset = 0;
+  bool is_root = false;  // the base is the tensor that autograd knows all members to be views of;
+                         // otherwise a flat stretch of the storage
+  bool requires_grad = false;
+  bool is_leaf = true;
+  bool history_changed = false;
+};
+
+/// Memory of the call's own that results are views of.
+struct BaseFacts {
+  TypePtr type;
+  bool requires_grad = false;
+  int64_t output = -1;  // the result that is the base itself; -1: nobody is handed the base
+  bool reshaped = false;  // that result is the base after an in-place view (t_, squeeze_, ...)
 };
 
 enum class OutputKind : uint8_t {
   Fresh,         // new memory, own tangent if it requires grad
   IsInput,       // the very tensor that came in
   AliasOfInput,  // a view of an input, rebuilt by replaying view ops on it
+  AliasOfGroup,  // the same, of the base of a group
+  AliasOfBase,   // the same, of memory that the call made
   SameAsOutput,  // the very tensor that an earlier output is
   Undefined,
 };
@@ -38,24 +79,47 @@ enum class OutputKind : uint8_t {
 struct OutputFacts {
   OutputKind kind = OutputKind::Fresh;
   TypePtr type;         // null if undefined
-  int64_t source = -1;  // input of IsInput and AliasOfInput; output of SameAsOutput
+  int64_t source = -1;  // the input, group, base or output that `kind` speaks of
   bool requires_grad = false;
   bool is_leaf = true;
+  bool made_leaf = false;    // requires_grad_() inside the function: gradients end here
+  bool own_history = false;  // an alias with a grad_fn and a tangent of its own
+  bool of_custom_function = false;  // such an alias that eager refuses to write in place
 };
 
-/// What the backward receives: the gradient of one output.
+/// One of the tensors of a call.
+struct Place {
+  enum class Of : uint8_t { Input, Group, Base, Output };
+  Of of = Of::Output;
+  int64_t index = 0;
+
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+/// What the backward receives: the gradient of a result, of a base, or of an input or group as the
+/// call leaves it.
 struct TangentFacts {
-  int64_t output = 0;
+  Place place;
   TypePtr type;
+  int64_t stage = 0;  // autograd node that receives it: 0 that of the results, then one per
+                      // rewritten input or group
   std::string
       raises{};  // not empty: eager's backward raises this text as soon as the tangent is defined
 };
 
-/// View ops that make aliasing outputs from one input. Input 0 of the graph is that input; its
-/// outputs carry the index of the function's output. One graph per input, so that results of one
+/// What the backward returns, in the order of its outputs.
+struct GradientFacts {
+  Place place;         // an input, a group or a result that was made a leaf
+  bool after = false;  // of the input or group as the call leaves it, not as it came
+  int64_t stage = 0;   // autograd node that returns it
+};
+
+/// View ops that make aliasing outputs from one tensor. Input 0 of the graph is that tensor; its
+/// outputs carry the index of the function's output. One graph per source, so that results of one
 /// `split` share their node.
 struct ViewReplay {
-  int64_t input = 0;
+  Place source{Place::Of::Input, 0};
+  bool as_found = false;  // of an input whose sizes or strides the call changes: on the old ones
   Graph graph;
 };
 
@@ -70,13 +134,21 @@ struct EqualityFacts {
 struct TANDEM_API Signature {
   std::vector<InputFacts> inputs;
   int64_t lifted_count = 0;
+  std::vector<GroupFacts> groups;
   std::vector<OutputFacts> outputs;
+  std::vector<BaseFacts> bases;
   std::vector<TangentFacts> tangents;
+  std::vector<GradientFacts> gradients;
   std::vector<ViewReplay> replays;
   std::vector<EqualityFacts> equalities;
   bool training = false;  // false: no result needs a gradient, there is no backward
 
   bool writes_any_input() const;
+  /// Autograd sees new data in the input when the call is over: it has a tangent and a node of its
+  /// own. What a group does to its members is the group's affair.
+  bool is_rewritten(size_t input) const;
+  /// An input whose place in autograd's graph follows from the base of its group.
+  bool is_view_of_group(size_t input) const;
 };
 
 /// A table: one line per input and output.

@@ -48,7 +48,7 @@ TEST(Signature, PrintsATableOfInputsAndOutputs) {
       {.kind = OutputKind::SameAsOutput, .type = type({2}), .source = 0},
       {.kind = OutputKind::Undefined, .type = nullptr},
   };
-  signature.tangents = {{.output = 0, .type = type({2}), .raises = "no"}};
+  signature.tangents = {{.place = {Place::Of::Output, 0}, .type = type({2}), .raises = "no"}};
   EXPECT_EQ(to_string(signature),
             R"(training: 6 inputs (2 lifted), 5 outputs, 1 tangent
   input 0   param "fc.weight"  f32[4, 4]  requires grad

@@ -13,7 +13,7 @@ using test::Tensors;
 
 ir::Signature signature_of(const Tensors& arguments,
                            const std::function<Tensors(const Tensors&)>& fn) {
-  return read_signature(*test::run_trace(arguments, fn));
+  return read_signature(*test::run_trace(arguments, fn)).signature;
 }
 
 T leaf(at::IntArrayRef sizes) { return torch::ones(sizes).set_requires_grad(true); }

@@ -1,8 +1,8 @@
-#include "runtime/memory_roots.h"
+#include "ops/memory_roots.h"
 
 #include "ops/op_table.h"
 
-namespace tandem::runtime {
+namespace tandem::ops {
 
 std::vector<ir::ValueId> memory_roots(const ir::Graph& graph) {
   std::vector<ir::ValueId> roots(graph.value_limit(), ir::kNoValue);
@@ -10,7 +10,7 @@ std::vector<ir::ValueId> memory_roots(const ir::Graph& graph) {
   graph.for_each_node([&](const ir::Node& node) {
     ir::ValueId source = ir::kNoValue;
     if (node.kind() == ir::NodeKind::Op && !node.operands().empty() &&
-        ops::info(node.op()).is_view) {
+        info(node.op()).is_view) {
       if (const auto* operand = node.operands()[0].get_if<ir::ValueId>()) source = *operand;
     }
     for (ir::ValueId result : node.results()) {
@@ -22,4 +22,4 @@ std::vector<ir::ValueId> memory_roots(const ir::Graph& graph) {
   return roots;
 }
 
-}  // namespace tandem::runtime
+}  // namespace tandem::ops

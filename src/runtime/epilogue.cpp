@@ -1,0 +1,333 @@
+#include "runtime/epilogue.h"
+
+#include "base/error.h"
+#include "ops/libtorch_version.h"
+#include "ops/view_replay.h"
+#include "runtime/write_back.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/VariableTypeUtils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+
+namespace tandem::runtime {
+namespace {
+
+namespace autograd = torch::autograd;
+using ir::Place;
+
+/// Between a rewritten view and the node of its new data. libtorch asks the history of a written
+/// view for the gradient of what the view showed before: zeros, since all of it was overwritten. An
+/// undefined one would drop the gradient of the whole base.
+struct OverwrittenView : autograd::Node {
+  autograd::variable_list apply(autograd::variable_list&& gradients) override {
+    return {gradients[0].defined() ? at::zeros_like(gradients[0]) : at::Tensor(), gradients[0]};
+  }
+  std::string name() const override { return "TandemOverwrittenView"; }
+};
+
+}  // namespace
+
+void check_rewrites(const EntryState& entry, std::span<const at::Tensor> inputs) {
+  for (const CallPlan::Change& change : entry.plan().changes) {
+    if (change.place.of != Place::Of::Input) continue;
+    const auto i = static_cast<size_t>(change.place.index);
+    // The trace has asked for members of a group, whose stand-ins are the same kind of views.
+    if (!entry.signature().inputs[i].history_changed || entry.signature().is_view_of_group(i))
+      continue;
+    at::AutoGradMode grad_mode(true);
+    autograd::check_inplace(inputs[i], /*requires_grad=*/true);
+  }
+}
+
+Epilogue::Epilogue(std::shared_ptr<const EntryState> entry, std::span<const at::Tensor> inputs,
+                   std::span<at::Tensor> outputs, std::span<at::Tensor> results)
+    : entry_(std::move(entry)),
+      signature_(entry_->signature()),
+      plan_(entry_->plan()),
+      inputs_(inputs),
+      outputs_(outputs),
+      results_(results),
+      bases_(signature_.bases.size()),
+      as_found_(signature_.inputs.size()),
+      targets_(plan_.targets.size()) {}
+
+const at::Tensor& Epilogue::tensor_at(const Place& place) const {
+  const auto index = static_cast<size_t>(place.index);
+  switch (place.of) {
+    case Place::Of::Input:
+      return inputs_[index];
+    case Place::Of::Group:
+      return inputs_[signature_.inputs.size() + index];
+    case Place::Of::Base:
+      return bases_[index];
+    case Place::Of::Output:
+      return results_[index];
+  }
+  TANDEM_CHECK(false, "call", "no such place");
+}
+
+void Epilogue::run() {
+  place_new_memory();
+  switch_on_gradients();
+  replay_leaves();
+  if (signature_.training) make_nodes();
+  for (size_t i = 0; i < plan_.targets.size(); ++i) {
+    if (!plan_.targets[i].after)
+      targets_[i] = autograd::impl::gradient_edge(tensor_at(plan_.targets[i].place));
+  }
+  for (const CallPlan::Change& one : plan_.changes) change(one);
+  for (size_t i = 0; i < targets_.size(); ++i) {
+    if (!targets_[i].is_valid()) settle(plan_.targets[i].place);
+  }
+  finish_results();
+  replay_views();
+}
+
+/// Fresh results and bases, so far without a history.
+void Epilogue::place_new_memory() {
+  for (const FreshResult& fresh : plan_.fresh) {
+    at::Tensor& result = results_[static_cast<size_t>(fresh.output)];
+    result = std::move(outputs_[static_cast<size_t>(fresh.position)]);
+    if (signature_.outputs[static_cast<size_t>(fresh.output)].made_leaf)
+      result.set_requires_grad(true);
+  }
+  for (const FreshResult& base : plan_.bases) {
+    bases_[static_cast<size_t>(base.output)] =
+        std::move(outputs_[static_cast<size_t>(base.position)]);
+  }
+  for (size_t i = 0; i < bases_.size(); ++i) {
+    if (const int64_t output = signature_.bases[i].output; output >= 0)
+      bases_[i] = results_[static_cast<size_t>(output)];
+  }
+}
+
+void Epilogue::switch_on_gradients() {
+  for (const CallPlan::Change& change : plan_.changes) {
+    if (change.place.of != Place::Of::Input) continue;
+    const ir::InputFacts& facts = signature_.inputs[static_cast<size_t>(change.place.index)];
+    if (!facts.requires_grad && facts.requires_grad_after && facts.is_leaf_after)
+      tensor_at(change.place).set_requires_grad(true);
+  }
+}
+
+void Epilogue::make_nodes() {
+  if (plan_.stages.size() == 1) {
+    nodes_.push_back(libtorch::make_node<CallNode>(entry_));
+  } else {
+    const auto kept = std::make_shared<KeptValues>();
+    for (size_t stage = 0; stage < plan_.stages.size(); ++stage)
+      nodes_.push_back(libtorch::make_node<CallNode>(entry_, stage, kept));
+  }
+  for (size_t stage = 0; stage < nodes_.size(); ++stage) {
+    for (size_t tangent : plan_.stages[stage].tangents) {
+      const Place& place = signature_.tangents[tangent].place;
+      const auto write = std::ranges::find_if(plan_.write_backs, [&](const WriteBack& one) {
+        return place.of == Place::Of::Input && one.input == place.index;
+      });
+      if (write != plan_.write_backs.end()) {
+        nodes_[stage]->add_input_metadata(outputs_[static_cast<size_t>(write->position)]);
+      } else if (place.of == Place::Of::Output && !tensor_at(place).defined()) {
+        nodes_[stage]->add_input_metadata(sample_of(place.index));
+      } else {
+        nodes_[stage]->add_input_metadata(tensor_at(place));
+      }
+    }
+  }
+}
+
+void Epilogue::change(const CallPlan::Change& change) {
+  const at::Tensor& tensor = tensor_at(change.place);
+  if (change.stage > 0) {
+    static_cast<CallNode&>(*nodes_[static_cast<size_t>(change.stage)]).connect_targets(targets_);
+  }
+  if (change.place.of == Place::Of::Group) {
+    const ir::GroupFacts& group = signature_.groups[static_cast<size_t>(change.place.index)];
+    for (const WriteBack& write : plan_.write_backs) {
+      const ir::InputFacts& member = signature_.inputs[static_cast<size_t>(write.input)];
+      if (member.group == change.place.index && !member.metadata_changed)
+        copy_below_autograd(inputs_[static_cast<size_t>(write.input)],
+                            outputs_[static_cast<size_t>(write.position)]);
+    }
+    if (group.history_changed) attach(tensor, change);
+    settle(change.place);
+    for (int64_t member : group.members) settle({Place::Of::Input, member});
+    return;
+  }
+  const ir::InputFacts& facts = signature_.inputs[static_cast<size_t>(change.place.index)];
+  const bool counts = !tensor.is_inference();
+  const uint32_t version = counts ? tensor._version() : 0;
+  write_input(change, tensor, facts);
+  if (counts) {
+    c10::VariableVersion counter = tensor.unsafeGetTensorImpl()->version_counter();
+    counter.set_version(version + change.delta);
+  }
+  if (facts.history_changed) settle(change.place);
+}
+
+void Epilogue::write_input(const CallPlan::Change& change, const at::Tensor& input,
+                           const ir::InputFacts& facts) {
+  if (facts.requires_grad && !facts.requires_grad_after) {
+    if (facts.is_leaf) {
+      input.set_requires_grad(false);
+    } else {
+      input.detach_();
+    }
+  }
+  if (facts.metadata_changed || facts.storage != ir::StorageChange::None) {
+    as_found_[static_cast<size_t>(change.place.index)] = handle_of(input);
+    change_metadata(input, facts);
+  }
+  const bool by_group = facts.group >= 0 && !facts.metadata_changed;
+  if (change.write >= 0 && !by_group) {
+    const WriteBack& write = plan_.write_backs[static_cast<size_t>(change.write)];
+    const at::Tensor& data = outputs_[static_cast<size_t>(write.position)];
+    if (facts.storage == ir::StorageChange::Replaced) {
+      at::AutoDispatchBelowADInplaceOrView below;
+      input.set_(data.storage(), data.storage_offset(), data.sizes(), data.strides());
+    } else {
+      copy_below_autograd(input, data);
+    }
+  }
+  if (change.stage > 0) attach(input, change);
+}
+
+void Epilogue::change_metadata(const at::Tensor& input, const ir::InputFacts& facts) {
+  const std::vector<int64_t> sizes = facts.type_after->static_sizes();
+  const std::vector<int64_t> strides = facts.type_after->static_strides();
+  if (facts.storage == ir::StorageChange::Resized) {
+    at::native::resize_bytes_cpu(input.storage().unsafeGetStorageImpl(),
+                                 static_cast<size_t>(facts.bytes_after));
+    return;
+  }
+  // A view by itself has a gradient formula; together with new data the node of the call has it.
+  if (facts.history_changed && !facts.data_written) {
+    at::AutoGradMode grad_mode(true);
+    input.as_strided_(sizes, strides, facts.offset_after);
+    return;
+  }
+  at::AutoDispatchBelowADInplaceOrView below;
+  if (facts.storage == ir::StorageChange::Grown) {
+    input.resize_(sizes);
+  } else if (facts.set_to >= 0) {
+    const at::Tensor& source = inputs_[static_cast<size_t>(facts.set_to)];
+    input.set_(source.storage(), facts.offset_after, sizes, strides);
+  } else if (facts.storage == ir::StorageChange::None) {
+    input.as_strided_(sizes, strides, facts.offset_after);
+  }
+}
+
+/// Makes the node of a rewritten input or group its history.
+void Epilogue::attach(const at::Tensor& tensor, const CallPlan::Change& change) {
+  Edge to(nodes_[static_cast<size_t>(change.stage)], 0);
+  if (tensor.is_view()) {
+    auto between = libtorch::make_node<OverwrittenView>();
+    between->add_next_edge(tensor.requires_grad() ? autograd::impl::gradient_edge(tensor) : Edge());
+    between->add_next_edge(std::move(to));
+    between->add_input_metadata(tensor);
+    to = Edge(std::move(between), 0);
+  }
+  autograd::impl::rebase_history(tensor, std::move(to));
+}
+
+/// Takes the edges of an input or group as the call leaves it.
+void Epilogue::settle(const Place& place) {
+  for (size_t i = 0; i < plan_.targets.size(); ++i) {
+    if (plan_.targets[i].after && plan_.targets[i].place == place)
+      targets_[i] = autograd::impl::gradient_edge(tensor_at(place));
+  }
+}
+
+/// The node of the results, which leads to everything else.
+void Epilogue::finish_results() {
+  if (!signature_.training) return;
+  auto& node = static_cast<CallNode&>(*nodes_[0]);
+  if (plan_.has_plain_edges) {
+    node.connect_inputs(inputs_);
+  } else {
+    node.connect_targets(targets_);
+  }
+  const CallPlan::Stage& stage = plan_.stages[0];
+  for (size_t slot = 0; slot < stage.tangents.size(); ++slot) {
+    const Place& place = signature_.tangents[stage.tangents[slot]].place;
+    const Edge edge(nodes_[0], static_cast<uint32_t>(slot));
+    if (tensor_at(place).defined()) autograd::impl::set_gradient_edge(tensor_at(place), edge);
+  }
+  keep_written_handles(plan_, inputs_, outputs_);
+  node.kept().save(*entry_, inputs_.first(signature_.inputs.size()), outputs_, results_,
+                   bases_);
+}
+
+at::Tensor Epilogue::source_of(const ir::ViewReplay& replay) const {
+  const at::Tensor& found = replay.as_found ? as_found_[static_cast<size_t>(replay.source.index)]
+                                            : tensor_at(replay.source);
+  return found.defined() ? found : tensor_at(replay.source);
+}
+
+template <class Place>
+void Epilogue::replay(const ir::ViewReplay& replay, const at::Tensor& source, Place&& place) {
+  std::vector<bool> grad_modes;
+  for (const ir::Output& output : replay.graph.outputs()) {
+    // A view made without grad is a leaf, even if it says that it requires grad: its base does.
+    grad_modes.push_back(!signature_.outputs[static_cast<size_t>(output.role.index)].is_leaf);
+  }
+  const std::vector<at::Tensor> views = ops::replay_views(replay, source, grad_modes);
+  for (size_t i = 0; i < views.size(); ++i)
+    place(static_cast<size_t>(replay.graph.outputs()[i].role.index), views[i]);
+}
+
+/// Aliases that requires_grad_() made leaves come first: histories of others lead to them.
+void Epilogue::replay_leaves() {
+  for (const ir::ViewReplay& one : signature_.replays) {
+    const auto is_leaf = [&](const ir::Output& output) {
+      return signature_.outputs[static_cast<size_t>(output.role.index)].made_leaf;
+    };
+    if (std::ranges::none_of(one.graph.outputs(), is_leaf)) continue;
+    replay(one, source_of(one), [&](size_t output, const at::Tensor& view) {
+      if (!signature_.outputs[output].made_leaf) return;
+      results_[output] = view;
+      results_[output].set_requires_grad(true);
+    });
+  }
+}
+
+/// A tensor like a result that is not there yet.
+at::Tensor Epilogue::sample_of(int64_t output) {
+  const ir::TensorType& type = *signature_.outputs[static_cast<size_t>(output)].type;
+  return at::empty({}, at::TensorOptions().dtype(type.dtype).device(type.device))
+      .expand(type.static_sizes());
+}
+
+/// Views of inputs, groups and bases, now that every history is in place.
+void Epilogue::replay_views() {
+  for (const ir::ViewReplay& one : signature_.replays) {
+    replay(one, source_of(one), [&](size_t output, const at::Tensor& view) {
+      const ir::OutputFacts& facts = signature_.outputs[output];
+      if (facts.made_leaf) return;
+      results_[output] = view;
+      if (facts.own_history) give_own_history(static_cast<int64_t>(output));
+    });
+  }
+}
+
+/// What a custom function made of an input is a view of it, but has the function's history, and
+/// eager refuses to write it for that reason.
+void Epilogue::give_own_history(int64_t output) {
+  at::Tensor& result = results_[static_cast<size_t>(output)];
+  const std::vector<size_t>& tangents = plan_.stages[0].tangents;
+  for (size_t slot = 0; slot < tangents.size(); ++slot) {
+    if (!(signature_.tangents[tangents[slot]].place == Place{Place::Of::Output, output})) continue;
+    if (result.is_view() && signature_.outputs[static_cast<size_t>(output)].of_custom_function) {
+      autograd::impl::get_view_autograd_meta(result)->set_creation_meta(
+          autograd::CreationMeta::IN_CUSTOM_FUNCTION);
+    }
+    autograd::impl::set_gradient_edge(result, Edge(nodes_[0], static_cast<uint32_t>(slot)));
+  }
+}
+
+}  // namespace tandem::runtime

@@ -1,0 +1,175 @@
+#include "runtime/kept_values.h"
+
+#include "base/error.h"
+#include "runtime/version_check.h"
+
+#include <ATen/SavedTensorHooks.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tandem::runtime {
+
+namespace autograd = torch::autograd;
+
+void KeptValues::save(const EntryState& entry, std::span<const at::Tensor> inputs,
+                      std::span<at::Tensor> outputs, std::span<const at::Tensor> results,
+                      std::span<const at::Tensor> bases) {
+  if (!at::SavedTensorDefaultHooks::get_tls_state().stack.empty()) [[unlikely]] {
+    return save_with_hooks(entry, inputs, outputs);
+  }
+  const CallPlan& plan = entry.plan();
+  const int64_t lifted = entry.signature().lifted_count;
+  for (size_t i = 0; i < plan.saved.size(); ++i) {
+    const SavedSlot& slot = plan.saved[i];
+    if (slot.input >= 0) {
+      const at::Tensor& input = inputs[static_cast<size_t>(slot.input)];
+      const uint32_t version = version_to_save(input);
+      if (slot.input < lifted) {
+        lifted_versions_.push_back(version);
+      } else {
+        arguments_.push_back({input, version});
+      }
+      continue;
+    }
+    at::Tensor& value = outputs[static_cast<size_t>(plan.first_saved) + i];
+    if (slot.output >= 0 || slot.base >= 0) {
+      const at::Tensor& result = slot.output >= 0 ? results[static_cast<size_t>(slot.output)]
+                                                  : bases[static_cast<size_t>(slot.base)];
+      watched_.push_back({result.unsafeGetTensorImpl()->version_counter(), version_to_save(result),
+                          static_cast<int64_t>(result.output_nr())});
+      values_.push_back(value.tensor_data());
+    } else if (slot.watched >= 0) {
+      const at::Tensor& input = inputs[static_cast<size_t>(slot.watched)];
+      watched_.push_back({input.unsafeGetTensorImpl()->version_counter(), version_to_save(input), -1});
+      values_.push_back(std::move(value));
+    } else if (slot.shallow) {
+      watched_.push_back({value.unsafeGetTensorImpl()->version_counter(), version_to_save(value), -1});
+      values_.push_back(std::move(value));
+    } else {
+      values_.push_back(std::move(value));
+    }
+  }
+}
+
+void KeptValues::save_with_hooks(const EntryState& entry, std::span<const at::Tensor> inputs,
+                                 std::span<at::Tensor> outputs) {
+  const CallPlan& plan = entry.plan();
+  for (size_t i = 0; i < plan.saved.size(); ++i) {
+    const SavedSlot& slot = plan.saved[i];
+    const at::Tensor& tensor = slot.input >= 0 ? inputs[static_cast<size_t>(slot.input)]
+                                               : outputs[static_cast<size_t>(plan.first_saved) + i];
+    const bool own = slot.output >= 0 || slot.base >= 0;
+    hooked_.emplace_back(own ? tensor.tensor_data() : tensor, /*is_output=*/false);
+  }
+}
+
+void KeptValues::check_versions(const EntryState& entry, const Backward& backward,
+                                autograd::Node& node) {
+  const CallPlan& plan = entry.plan();
+  size_t argument = 0, version = 0, value = 0, result = 0;
+  for (size_t i = 0; i < plan.saved.size(); ++i) {
+    const SavedSlot& slot = plan.saved[i];
+    if (slot.input >= 0) {
+      const auto input = static_cast<size_t>(slot.input);
+      const bool lifted = input < entry.lifted().size();
+      const at::Tensor& tensor = lifted ? entry.lifted()[input] : arguments_[argument].tensor;
+      const uint32_t saved = lifted ? lifted_versions_[version++] : arguments_[argument++].version;
+      if (backward.reads[i]) check_saved(tensor, saved, !entry.signature().inputs[input].is_leaf);
+      continue;
+    }
+    const at::Tensor& kept = values_[value++];
+    if (!slot.is_watched()) continue;
+    const Watched& watched = watched_[result++];
+    const uint32_t now = watched.counter.current_version();
+    if (backward.reads[i] && now != watched.version) {
+      const auto origin = watched.number < 0
+                              ? autograd::Edge()
+                              : autograd::Edge(node.getptr(), static_cast<uint32_t>(watched.number));
+      throw_modified(kept, origin, now, watched.version);
+    }
+  }
+}
+
+void KeptValues::require_unspent(const EntryState& entry, const std::vector<bool>& defined,
+                                 const Backward& backward) const {
+  bool spent = released_;
+  for (size_t i = 0; i < spent_.size(); ++i) {
+    if (!spent_[i]) continue;
+    const std::vector<bool>& shared = entry.backward().tangent_use().shared[i];
+    for (size_t j = 0; j < defined.size(); ++j) spent |= defined[j] && (i == j || shared[j]);
+  }
+  for (size_t i = 0; i < taken_.size(); ++i) spent |= taken_[i] && backward.reads[i];
+  TORCH_CHECK(!spent, autograd::ERR_BACKWARD_TWICE);
+}
+
+/// Notes what a backward without a kept graph uses up. Eager's graph can be walked again where it
+/// has saved nothing.
+void KeptValues::spend(const EntryState& entry, const std::vector<bool>& defined,
+                       const Backward& backward) {
+  const auto all = [](const std::vector<bool>& flags) {
+    return std::find(flags.begin(), flags.end(), false) == flags.end();
+  };
+  const bool reads =
+      std::find(backward.reads.begin(), backward.reads.end(), true) != backward.reads.end();
+  if (reads && spent_.empty() && all(defined)) {
+    released_ = true;
+  } else if (reads) {
+    spent_.resize(defined.size());
+    for (size_t i = 0; i < defined.size(); ++i) spent_[i] = spent_[i] || defined[i];
+    released_ = all(spent_);
+    taken_.clear();
+    for (const std::vector<bool>& readers : entry.backward().tangent_use().readers) {
+      bool taken = true;
+      for (size_t i = 0; i < readers.size(); ++i) taken = taken && (!readers[i] || spent_[i]);
+      taken_.push_back(taken);
+    }
+  }
+  spared_ = !released_;
+}
+
+std::vector<at::Tensor> KeptValues::take(const EntryState& entry, const std::vector<bool>& defined,
+                                         const Backward& backward, autograd::Node& node) {
+  std::lock_guard lock(mutex_);
+  require_unspent(entry, defined, backward);
+  // First every check, then the hand-over: a backward that raises leaves all in place.
+  if (hooked_.empty()) check_versions(entry, backward, node);
+  const CallPlan& plan = entry.plan();
+  std::vector<at::Tensor> saved;
+  saved.reserve(plan.saved.size() + entry.signature().tangents.size());
+  if (!hooked_.empty()) {
+    for (size_t i = 0; i < plan.saved.size(); ++i) {
+      saved.push_back(backward.reads[i] ? hooked_[i].unpack() : at::Tensor());
+    }
+  }
+  const bool keep = autograd::get_current_graph_task_keep_graph();
+  if (!keep) spend(entry, defined, backward);
+  if (!hooked_.empty()) return saved;
+  size_t argument = 0, value = 0;
+  for (size_t i = 0; i < plan.saved.size(); ++i) {
+    const int64_t input = plan.saved[i].input;
+    if (input >= 0 && static_cast<size_t>(input) < entry.lifted().size()) {
+      saved.push_back(entry.lifted()[static_cast<size_t>(input)]);
+      continue;
+    }
+    // The kernels may free a value at its last use if nobody will ask for it again.
+    at::Tensor& kept = input >= 0 ? arguments_[argument++].tensor : values_[value++];
+    const bool last = !keep && (released_ || (!taken_.empty() && taken_[i]));
+    saved.push_back(last ? std::move(kept) : kept);
+  }
+  return saved;
+}
+
+void KeptValues::release() {
+  std::lock_guard lock(mutex_);
+  if (std::exchange(spared_, false)) return;
+  released_ = true;
+  arguments_.clear();
+  watched_.clear();
+  values_.clear();
+  hooked_.clear();
+}
+
+}  // namespace tandem::runtime

@@ -1,0 +1,191 @@
+#include "signature/output_facts.h"
+
+#include "base/error.h"
+#include "tracing/operand_text.h"
+#include "tracing/traced_tensor.h"
+
+#include <ATen/FunctionalStorageImpl.h>
+#include <ATen/FunctionalTensorWrapper.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <unordered_map>
+#include <unordered_set>
+
+namespace tandem::signature {
+namespace {
+
+namespace autograd = torch::autograd;
+namespace functionalization = at::functionalization;
+using tracing::StandIn;
+
+c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  return tensor.storage().unsafeGetStorageImpl();
+}
+
+at::FunctionalTensorWrapper& wrapper_of(const at::Tensor& tensor) {
+  return *functionalization::impl::unsafeGetFunctionalWrapper(tensor);
+}
+
+/// A custom function's result keeps its own node even where it shares memory with an input.
+bool made_by_custom_function(const at::Tensor& tensor) {
+  const auto& node = tensor.grad_fn();
+  return node && node->name().find("CppNode") != std::string::npos;
+}
+
+/// Leaf by requires_grad_(), not by being a view made without grad of something that requires it.
+bool is_made_leaf(const at::Tensor& tensor) {
+  const auto* meta = autograd::impl::get_autograd_meta(tensor);
+  return meta && meta->requires_grad_ && tensor.is_leaf();
+}
+
+/// The value of the whole memory that a tensor shows, pending writes applied.
+ir::ValueId base_value(const at::Tensor& tensor) {
+  auto* storage = static_cast<functionalization::FunctionalStorageImpl*>(storage_of(tensor));
+  return tracing::current_value(storage->base());
+}
+
+class Reader {
+ public:
+  Reader(const tracing::Trace& trace, const std::vector<const StandIn*>& inputs,
+         ir::Signature& signature)
+      : trace_(trace), graph_(trace.recording().graph()), signature_(signature) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (signature.inputs[i].duplicate_of >= 0) continue;
+      input_of_tensor_.emplace(inputs[i]->tensor.unsafeGetTensorImpl(), i);
+      input_of_storage_.emplace(storage_of(inputs[i]->tensor), i);
+    }
+  }
+
+  std::vector<Base> run() && {
+    const auto& results = trace_.results().tensors;
+    std::vector<ir::ValueId> values;
+    std::unordered_set<const c10::TensorImpl*> seen;
+    for (const at::Tensor& result : results) {
+      // Sync all before any is judged: a pending write may still change sizes and histories.
+      values.push_back(result.defined() ? tracing::current_value(result) : ir::kNoValue);
+      if (!result.defined() || !seen.insert(result.unsafeGetTensorImpl()).second) continue;
+      ++results_on_storage_[storage_of(result)];
+      // A base that was transposed in place still is the base; a detached copy of one is not.
+      if (!result.is_view() && (wrapper_of(result).view_metas().empty() ||
+                                wrapper_of(result).has_metadata_mutation())) {
+        whole_of_storage_.emplace(storage_of(result), result);
+      }
+    }
+    for (size_t i = 0; i < results.size(); ++i) {
+      signature_.outputs.push_back(facts_of(results[i], static_cast<int64_t>(i)));
+      if (values[i] != ir::kNoValue)
+        signature_.outputs.back().type = graph_.value(values[i]).tensor_type();
+    }
+    return std::move(bases_);
+  }
+
+ private:
+  ir::OutputFacts facts_of(const at::Tensor& tensor, int64_t index) {
+    ir::OutputFacts facts;
+    if (!tensor.defined()) {
+      facts.kind = ir::OutputKind::Undefined;
+      return facts;
+    }
+    facts.requires_grad = tensor.requires_grad();
+    facts.is_leaf = tensor.is_leaf();
+    const auto [same, is_new] = output_of_tensor_.try_emplace(tensor.unsafeGetTensorImpl(), index);
+    if (!is_new) {
+      facts.kind = ir::OutputKind::SameAsOutput;
+      facts.source = same->second;
+      return facts;
+    }
+    if (auto it = input_of_tensor_.find(tensor.unsafeGetTensorImpl());
+        it != input_of_tensor_.end()) {
+      facts.kind = ir::OutputKind::IsInput;
+      facts.source = it->second;
+      return facts;
+    }
+    facts.made_leaf = is_made_leaf(tensor);
+    if (auto it = input_of_storage_.find(storage_of(tensor)); it != input_of_storage_.end()) {
+      facts.kind = ir::OutputKind::AliasOfInput;
+      facts.source = it->second;
+      facts.own_history = facts.of_custom_function =
+          facts.requires_grad && made_by_custom_function(tensor);
+      return facts;
+    }
+    if (results_on_storage_[storage_of(tensor)] > 1 || tensor.is_view() ||
+        wrapper_of(tensor).is_multi_output_view()) {
+      place_on_base(tensor, index, facts);
+    }
+    return facts;
+  }
+
+  /// Memory that the call made and that is not simply this result's own.
+  void place_on_base(const at::Tensor& tensor, int64_t index, ir::OutputFacts& facts) {
+    const ir::ValueId value = base_value(tensor);
+    const auto [it, is_new] =
+        base_of_storage_.try_emplace(storage_of(tensor), signature_.bases.size());
+    if (is_new) {
+      signature_.bases.push_back({.type = graph_.value(value).tensor_type()});
+      bases_.push_back({.tensor = {}, .value = value});
+    }
+    ir::BaseFacts& base = signature_.bases[it->second];
+    const auto whole = whole_of_storage_.find(storage_of(tensor));
+    if (whole != whole_of_storage_.end() && whole->second.is_same(tensor)) {
+      base.output = index;
+      base.reshaped = !wrapper_of(tensor).view_metas().empty();
+      base.requires_grad = facts.requires_grad;
+      return;
+    }
+    facts.kind = ir::OutputKind::AliasOfBase;
+    facts.source = static_cast<int64_t>(it->second);
+    facts.of_custom_function = facts.requires_grad && made_by_custom_function(tensor);
+    // No view op leads from a base that was reshaped to views which were taken of it before.
+    facts.own_history =
+        facts.of_custom_function || (is_reshaped(whole) && facts.requires_grad && !facts.is_leaf);
+    if (!tensor.is_view()) return;
+    const at::Tensor root(tensor._base());
+    // A base that is returned carries its gradients itself.
+    if (root.requires_grad() &&
+        (whole == whole_of_storage_.end() || !whole->second.is_same(root))) {
+      note_root(root, index, base, bases_[it->second]);
+    }
+  }
+
+  using Wholes = std::unordered_map<const c10::StorageImpl*, at::Tensor>;
+  bool is_reshaped(Wholes::const_iterator whole) const {
+    return whole != whole_of_storage_.end() && !wrapper_of(whole->second).view_metas().empty();
+  }
+
+  /// What autograd knows the result to be a view of receives the gradients of all its views.
+  void note_root(const at::Tensor& root, int64_t index, ir::BaseFacts& facts, Base& base) {
+    if (root.is_leaf() || tracing::current_value(root) != base.value ||
+        (base.tensor.defined() && !base.tensor.is_same(root))) {
+      TANDEM_UNSUPPORTED("signature", "output ", index,
+                         " is a view of a tensor that the function made a leaf, or parted from "
+                         "other results by detach(), and does not return",
+                         base::detail_line("at", trace_.line_of(root)),
+                         "\n  value:  ", tracing::tensor_text(root),
+                         "\n  remedy: return that tensor, or a copy of the view (clone())");
+    }
+    base.tensor = root;
+    facts.requires_grad = true;
+  }
+
+  const tracing::Trace& trace_;
+  const ir::Graph& graph_;
+  ir::Signature& signature_;
+  std::vector<Base> bases_;
+  std::unordered_map<const c10::TensorImpl*, int64_t> input_of_tensor_;
+  std::unordered_map<const c10::StorageImpl*, int64_t> input_of_storage_;
+  std::unordered_map<const c10::TensorImpl*, int64_t> output_of_tensor_;
+  std::unordered_map<const c10::StorageImpl*, int64_t> results_on_storage_;
+  Wholes whole_of_storage_;  // the result that is no view
+  std::unordered_map<const c10::StorageImpl*, size_t> base_of_storage_;
+};
+
+}  // namespace
+
+std::vector<Base> add_output_facts(const tracing::Trace& trace,
+                                   const std::vector<const StandIn*>& inputs,
+                                   ir::Signature& signature) {
+  return Reader(trace, inputs, signature).run();
+}
+
+}  // namespace tandem::signature
