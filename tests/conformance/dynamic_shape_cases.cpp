@@ -1,0 +1,193 @@
+#include "conformance/categories.h"
+#include "conformance/variants.h"
+
+#include <gtest/gtest.h>
+
+#include <tuple>
+
+/// Sizes that change from call to call.
+namespace tandem::conformance {
+namespace {
+
+void symbolic(Options& options) { options.dynamic = Dynamic::always; }
+
+/// Calls in turn with these sizes of the first dimension; the last one stays.
+MakeInputs growing(std::vector<int64_t> sizes, std::vector<int64_t> rest = {}) {
+  const auto next = std::make_shared<size_t>(0);
+  return [=] {
+    std::vector<int64_t> shape = {sizes[std::min((*next)++, sizes.size() - 1)]};
+    shape.insert(shape.end(), rest.begin(), rest.end());
+    at::Tensor x = leaf(shape);
+    return Inputs{{x}, {x}};
+  };
+}
+
+void embedding_bag(Session& session) {
+  for (const bool dynamic : {false, true}) {
+    session.judge([=] {
+      const at::Tensor weight = leaf({10, 3});
+      const Program program{
+          [=] {
+            return Inputs{
+                {torch::randint(0, 10, {6}, torch::kLong), torch::tensor({0, 3}, torch::kLong)},
+                {weight}};
+          },
+          [=](Tensors& a) -> Tensors {
+            return {std::get<0>(at::embedding_bag(weight, a[0], a[1], false, 0, /*sparse=*/true))
+                        .view(-1)};
+          }};
+      return dynamic ? with_options(program, symbolic) : program;
+    });
+  }
+}
+
+/// A number among the results has no tangent.
+void size_among_the_results(Session& session) {
+  Settings settings;
+  settings.entry = [](const Entry& entry) {
+    int64_t tangents = 0;
+    for (const ir::ValueId input : entry.backward().inputs())
+      tangents += entry.backward().input_role(input).role == ir::Role::Tangent;
+    EXPECT_EQ(tangents, 1);
+  };
+  const auto function = [](const at::Tensor& x) {
+    return std::tuple<at::Tensor, int64_t>(x + 1, x.size(0));
+  };
+  const auto call = [](const auto& f, Tensors& a) -> Tensors {
+    const auto [sum, size] = f(a[0]);
+    EXPECT_EQ(size, a[0].size(0));
+    return {sum};
+  };
+  session.judge(
+      [=] {
+        return Program{growing({4, 5, 6}), [=](Tensors& a) -> Tensors { return call(function, a); },
+                       [=](Options options) {
+                         symbolic(options);
+                         return handle_of(tandem::compile(function, options), call);
+                       }};
+      },
+      settings);
+}
+
+void expanded_to_its_own_sizes(Session& session) {
+  session.judge(with_options(
+      growing({4, 5}, {3}),
+      [](Tensors& a) -> Tensors { return {a[0].expand_symint(a[0].sym_sizes())}; }, symbolic));
+}
+
+/// Tensor, size, an argument and a tensor: sizes cross into the backward as numbers.
+void shapes_among_the_results(Session& session) {
+  Settings settings;
+  settings.entry = [](const Entry& entry) {
+    EXPECT_EQ(entry.forward().inputs().size(), 4);
+    EXPECT_EQ(entry.backward().outputs().size(), 4);
+    int64_t numbers = 0;
+    for (const ir::ValueId input : entry.backward().inputs())
+      numbers += entry.backward().value(input).tensor_type() == nullptr;
+    EXPECT_GT(numbers, 0);
+  };
+  session.judge(with_options(
+                    [] {
+                      at::Tensor a = leaf({3, 4}), b = leaf({4, 4}), c = leaf({1, 4}),
+                                 d = leaf({4, 4});
+                      return Inputs{{a, b, c, d}, {a, b, c, d}};
+                    },
+                    [](Tensors& a) -> Tensors {
+                      const at::Tensor wide = a[2].expand({a[0].size(0), 4});
+                      const at::Tensor all = torch::cat({a[0], wide});
+                      return {all.mm(a[1]), a[1], all.mm(a[1]).mm(a[3])};
+                    },
+                    symbolic),
+                settings);
+}
+
+void backward_of_several_sizes(Session& session) {
+  session.judge(with_options(
+      growing({4, 8, 16}), [](Tensors& a) -> Tensors { return {a[0] * a[0]}; }, symbolic));
+}
+
+/// Only the features are guarded; the batch is free.
+void linear_with_a_free_batch(Session& session) {
+  Settings settings;
+  settings.entry = [](const Entry& entry) {
+    int64_t sizes = 0;
+    for (const Guard& guard : entry.guards())
+      sizes +=
+          guard.text.find("20") != std::string::npos || guard.text.find("30") != std::string::npos;
+    EXPECT_EQ(sizes, 2);
+  };
+  session.judge(
+      [] {
+        torch::nn::Linear net(20, 30);
+        const auto batch = std::make_shared<int64_t>(15);
+        return with_options(
+            Program{[=] {
+                      ++*batch;
+                      at::Tensor x = leaf({*batch, 20}), y = leaf({*batch, 30});
+                      return Inputs{{x, y}, {x, y, net->weight, net->bias}};
+                    },
+                    [net](Tensors& a) mutable -> Tensors { return {net->forward(a[0]) + a[1]}; }},
+            symbolic);
+      },
+      settings);
+}
+
+/// One number in the data: its place, without dimensions.
+void place_of_one_number(Session& session) {
+  session.judge(
+      [] {
+        at::Tensor x = torch::zeros({5});
+        x[3] = 1;
+        return Inputs{{x}};
+      },
+      [](Tensors& a) -> Tensors { return {a[0].nonzero().squeeze() + 1}; });
+}
+
+void nothing_found(Session& session) {
+  session.judge(
+      [] {
+        at::Tensor w = leaf({1});
+        return Inputs{{torch::zeros({5}), w}, {w}};
+      },
+      [](Tensors& a) -> Tensors { return {a[0].nonzero() * a[1]}; });
+}
+
+void layer_norm_twice(Session& session) {
+  for (const int64_t batch : {2, 3, 5, 8}) {
+    const auto compiled =
+        tandem::compile([](const at::Tensor& x) { return torch::layer_norm(x, {4}).pow(2).sum(); },
+                        {.dynamic = Dynamic::always});
+    const at::Tensor x = leaf({batch, 4});
+    const at::Tensor first = torch::autograd::grad({compiled(x)}, {x}, {}, true, true)[0];
+    const at::Tensor second = torch::autograd::grad({first.pow(2).sum()}, {x})[0];
+    EXPECT_EQ(second.sizes(), x.sizes());
+    EXPECT_EQ(compiled.stats().traces, 1);
+  }
+  session.judge(with_options(
+      growing({2, 3, 5, 8}, {4}),
+      [](Tensors& a) -> Tensors { return {torch::layer_norm(a[0], {4})}; }, symbolic));
+}
+
+const Standing kNeedsSymbols = later(Feature::SymbolicShapes, "dynamic = always");
+const Standing kNeedsDataSizes = later(Feature::SymbolicShapes, "aten.nonzero");
+
+}  // namespace
+
+Category dynamic_shapes() {
+  return {"Dynamic shapes",
+          {
+              {"test_embedding_bag_view_dynamic", embedding_bag, kNeedsSymbols},
+              {"test_dynamic_shape_output_not_in_bw_graph", size_among_the_results, kNeedsSymbols},
+              {"test_output_op_depending_on_symint", expanded_to_its_own_sizes, kNeedsSymbols},
+              {"test_default_partitioner_output_tensor_shape_tensor", shapes_among_the_results,
+               kNeedsSymbols},
+              {"test_compiled_backward_dynamic_shapes", backward_of_several_sizes, kNeedsSymbols},
+              {"test_aot_module_simplified_dynamic", linear_with_a_free_batch, kNeedsSymbols},
+              {"test_aot_autograd_stride_reconstruction_on_zero_dim_dynamic_shaped_tensor",
+               place_of_one_number, kNeedsDataSizes},
+              {"test_unbacked_activation_specialized_in_inductor", nothing_found, kNeedsDataSizes},
+              {"test_layer_norm_double_backward_dynamic_shapes", layer_norm_twice, kNeedsSymbols},
+          }};
+}
+
+}  // namespace tandem::conformance
