@@ -57,6 +57,8 @@ std::string kind_text(const OutputFacts& facts) {
       return base::str("view of group ", facts.source);
     case OutputKind::AliasOfBase:
       return base::str("view of base ", facts.source);
+    case OutputKind::AliasOfOutput:
+      return base::str("view of output ", facts.source);
     case OutputKind::SameAsOutput:
       return base::str("same as output ", facts.source);
     case OutputKind::Undefined:

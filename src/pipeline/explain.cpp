@@ -93,6 +93,12 @@ std::string result_text(const Explanation& explanation, const ir::OutputFacts& f
       return input_name(explanation, static_cast<size_t>(facts.source)) + " itself";
     case ir::OutputKind::AliasOfInput:
       return "view of " + input_name(explanation, static_cast<size_t>(facts.source));
+    case ir::OutputKind::AliasOfGroup:
+      return "view of what arguments share";
+    case ir::OutputKind::AliasOfBase:
+      return facts.requires_grad ? "view of new memory, differentiable" : "view of new memory";
+    case ir::OutputKind::AliasOfOutput:
+      return base::str("view of result ", facts.source);
     case ir::OutputKind::SameAsOutput:
       return base::str("the same tensor as result ", facts.source);
     case ir::OutputKind::Undefined:

@@ -62,10 +62,10 @@ Captured capture(const detail::FlatFunction& function, const detail::Flat& argum
   std::optional<tracing::Trace> trace(std::in_place, arguments, known_tensors(options), names);
   log.time("trace", [&] { trace->run(function); });
   Captured captured;
-  if (std::vector<at::Tensor> late = trace->late_overlap(); !late.empty()) {
+  if (std::optional<tracing::Retrace> retrace = trace->retrace()) {
     // Stand-ins that were made apart cannot share a write any more.
     trace.reset();
-    trace.emplace(arguments, known_tensors(options), names, std::move(late));
+    trace.emplace(arguments, known_tensors(options), names, *std::move(retrace));
     log.time("trace", [&] { trace->run(function); });
     ++captured.counts.traces;
   }

@@ -22,8 +22,8 @@ struct Captured {
   CaptureCounts counts;
 };
 
-/// trace, signature, joint: runs the user's function once; twice if it writes memory that it shares
-/// with a closed-over tensor which the first run met too late.
+/// trace, signature, joint: runs the user's function once; twice if only the first run could tell
+/// which inputs belong together (tracing::Retrace).
 Captured capture(const detail::FlatFunction& function, const detail::Flat& arguments,
                  const Options& options, StageLog& log);
 

@@ -34,6 +34,11 @@ void gather_groups(const EntryState& entry, std::span<const at::Tensor> inputs,
   }
 }
 
+at::Tensor source_of(const ir::ViewReplay& replay, std::span<const at::Tensor> inputs) {
+  const at::Tensor& input = inputs[static_cast<size_t>(replay.source.index)];
+  return replay.detached ? input.variable_data() : input;
+}
+
 void rebuild_aliases(const EntryState& entry, std::span<const at::Tensor> inputs,
                      std::span<at::Tensor> results) {
   const ir::Signature& signature = entry.signature();
@@ -44,7 +49,7 @@ void rebuild_aliases(const EntryState& entry, std::span<const at::Tensor> inputs
       grad_modes.push_back(!signature.outputs[static_cast<size_t>(output.role.index)].is_leaf);
     }
     std::vector<at::Tensor> views =
-        ops::replay_views(replay, inputs[static_cast<size_t>(replay.source.index)], grad_modes);
+        ops::replay_views(replay, source_of(replay, inputs), grad_modes);
     for (size_t i = 0; i < views.size(); ++i) {
       results[static_cast<size_t>(replay.graph.outputs()[i].role.index)] = std::move(views[i]);
     }

@@ -228,7 +228,7 @@ class Planner {
         if (plan_.write_backs[k].input == change.place.index)
           change.write = static_cast<int64_t>(k);
       }
-      if (input.counter_of < 0) change.delta = input.version_delta;
+      if (input.counter_of < 0 && input.group < 0) change.delta = input.version_delta;
       if (change.write >= 0 || change.delta != 0 || input.history_changed ||
           input.metadata_changed || input.storage != ir::StorageChange::None ||
           input.requires_grad != input.requires_grad_after) {

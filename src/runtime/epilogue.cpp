@@ -31,6 +31,21 @@ struct OverwrittenView : autograd::Node {
   std::string name() const override { return "TandemOverwrittenView"; }
 };
 
+/// By exactly so much, whatever libtorch has counted on the way.
+void move_version(const at::Tensor& tensor, int64_t by) {
+  if (tensor.is_inference() || by == 0) return;
+  c10::VariableVersion counter = tensor.unsafeGetTensorImpl()->version_counter();
+  counter.set_version(counter.current_version() + by);
+}
+
+/// Hands on the gradient of one result.
+struct ViewResult : autograd::Node {
+  autograd::variable_list apply(autograd::variable_list&& gradients) override {
+    return std::move(gradients);
+  }
+  std::string name() const override { return "TandemBackward"; }
+};
+
 }  // namespace
 
 void check_rewrites(const EntryState& entry, std::span<const at::Tensor> inputs) {
@@ -54,7 +69,6 @@ Epilogue::Epilogue(std::shared_ptr<const EntryState> entry, std::span<const at::
       outputs_(outputs),
       results_(results),
       bases_(signature_.bases.size()),
-      as_found_(signature_.inputs.size()),
       targets_(plan_.targets.size()) {}
 
 const at::Tensor& Epilogue::tensor_at(const Place& place) const {
@@ -75,7 +89,7 @@ const at::Tensor& Epilogue::tensor_at(const Place& place) const {
 void Epilogue::run() {
   place_new_memory();
   switch_on_gradients();
-  replay_leaves();
+  replay_early();
   if (signature_.training) make_nodes();
   for (size_t i = 0; i < plan_.targets.size(); ++i) {
     if (!plan_.targets[i].after)
@@ -155,19 +169,24 @@ void Epilogue::change(const CallPlan::Change& change) {
                             outputs_[static_cast<size_t>(write.position)]);
     }
     if (group.history_changed) attach(tensor, change);
+    // Before their edges are taken: views renew their grad_fn when the version has moved.
+    for (int64_t member : group.members) {
+      const ir::InputFacts& facts = signature_.inputs[static_cast<size_t>(member)];
+      if (facts.counter_of < 0) move_version(inputs_[static_cast<size_t>(member)], facts.version_delta);
+    }
     settle(change.place);
-    for (int64_t member : group.members) settle({Place::Of::Input, member});
+    for (int64_t member : group.members) {
+      // One that is reshaped, too, has its turn later.
+      if (!signature_.inputs[static_cast<size_t>(member)].metadata_changed)
+        settle({Place::Of::Input, member});
+    }
     return;
   }
   const ir::InputFacts& facts = signature_.inputs[static_cast<size_t>(change.place.index)];
-  const bool counts = !tensor.is_inference();
-  const uint32_t version = counts ? tensor._version() : 0;
+  const uint32_t version = tensor.is_inference() ? 0 : tensor._version();
   write_input(change, tensor, facts);
-  if (counts) {
-    c10::VariableVersion counter = tensor.unsafeGetTensorImpl()->version_counter();
-    counter.set_version(version + change.delta);
-  }
-  if (facts.history_changed) settle(change.place);
+  if (!tensor.is_inference()) move_version(tensor, version + change.delta - tensor._version());
+  if (facts.history_changed || facts.metadata_changed) settle(change.place);
 }
 
 void Epilogue::write_input(const CallPlan::Change& change, const at::Tensor& input,
@@ -180,7 +199,6 @@ void Epilogue::write_input(const CallPlan::Change& change, const at::Tensor& inp
     }
   }
   if (facts.metadata_changed || facts.storage != ir::StorageChange::None) {
-    as_found_[static_cast<size_t>(change.place.index)] = handle_of(input);
     change_metadata(input, facts);
   }
   const bool by_group = facts.group >= 0 && !facts.metadata_changed;
@@ -263,14 +281,10 @@ void Epilogue::finish_results() {
                    bases_);
 }
 
-at::Tensor Epilogue::source_of(const ir::ViewReplay& replay) const {
-  const at::Tensor& found = replay.as_found ? as_found_[static_cast<size_t>(replay.source.index)]
-                                            : tensor_at(replay.source);
-  return found.defined() ? found : tensor_at(replay.source);
-}
-
 template <class Place>
-void Epilogue::replay(const ir::ViewReplay& replay, const at::Tensor& source, Place&& place) {
+void Epilogue::replay(const ir::ViewReplay& replay, Place&& place) {
+  at::Tensor source = tensor_at(replay.source);
+  if (replay.detached) source = source.variable_data();
   std::vector<bool> grad_modes;
   for (const ir::Output& output : replay.graph.outputs()) {
     // A view made without grad is a leaf, even if it says that it requires grad: its base does.
@@ -281,17 +295,22 @@ void Epilogue::replay(const ir::ViewReplay& replay, const at::Tensor& source, Pl
     place(static_cast<size_t>(replay.graph.outputs()[i].role.index), views[i]);
 }
 
-/// Aliases that requires_grad_() made leaves come first: histories of others lead to them.
-void Epilogue::replay_leaves() {
+/// Whether an alias is made before the inputs change: views that were taken of an input before it
+/// was reshaped, and aliases that requires_grad_() made leaves, which histories of others lead to.
+bool Epilogue::is_early(const ir::ViewReplay& replay, size_t output) const {
+  return replay.as_found || signature_.outputs[output].made_leaf;
+}
+
+void Epilogue::replay_early() {
   for (const ir::ViewReplay& one : signature_.replays) {
-    const auto is_leaf = [&](const ir::Output& output) {
-      return signature_.outputs[static_cast<size_t>(output.role.index)].made_leaf;
+    const auto early = [&](const ir::Output& output) {
+      return is_early(one, static_cast<size_t>(output.role.index));
     };
-    if (std::ranges::none_of(one.graph.outputs(), is_leaf)) continue;
-    replay(one, source_of(one), [&](size_t output, const at::Tensor& view) {
-      if (!signature_.outputs[output].made_leaf) return;
+    if (std::ranges::none_of(one.graph.outputs(), early)) continue;
+    replay(one, [&](size_t output, const at::Tensor& view) {
+      if (!is_early(one, output)) return;
       results_[output] = view;
-      results_[output].set_requires_grad(true);
+      if (signature_.outputs[output].made_leaf) results_[output].set_requires_grad(true);
     });
   }
 }
@@ -306,9 +325,10 @@ at::Tensor Epilogue::sample_of(int64_t output) {
 /// Views of inputs, groups and bases, now that every history is in place.
 void Epilogue::replay_views() {
   for (const ir::ViewReplay& one : signature_.replays) {
-    replay(one, source_of(one), [&](size_t output, const at::Tensor& view) {
+    if (one.as_found) continue;
+    replay(one, [&](size_t output, const at::Tensor& view) {
       const ir::OutputFacts& facts = signature_.outputs[output];
-      if (facts.made_leaf) return;
+      if (is_early(one, output)) return;
       results_[output] = view;
       if (facts.own_history) give_own_history(static_cast<int64_t>(output));
     });
@@ -322,11 +342,20 @@ void Epilogue::give_own_history(int64_t output) {
   const std::vector<size_t>& tangents = plan_.stages[0].tangents;
   for (size_t slot = 0; slot < tangents.size(); ++slot) {
     if (!(signature_.tangents[tangents[slot]].place == Place{Place::Of::Output, output})) continue;
-    if (result.is_view() && signature_.outputs[static_cast<size_t>(output)].of_custom_function) {
-      autograd::impl::get_view_autograd_meta(result)->set_creation_meta(
-          autograd::CreationMeta::IN_CUSTOM_FUNCTION);
+    Edge edge(nodes_[0], static_cast<uint32_t>(slot));
+    if (signature_.outputs[static_cast<size_t>(output)].of_custom_function) {
+      if (result.is_view()) {
+        autograd::impl::get_view_autograd_meta(result)->set_creation_meta(
+            autograd::CreationMeta::IN_CUSTOM_FUNCTION);
+      }
+    } else {
+      // A view that may be written has to be the only result of its node.
+      auto only = libtorch::make_node<ViewResult>();
+      only->add_next_edge(std::move(edge));
+      only->add_input_metadata(result);
+      edge = Edge(std::move(only), 0);
     }
-    autograd::impl::set_gradient_edge(result, Edge(nodes_[0], static_cast<uint32_t>(slot)));
+    autograd::impl::set_gradient_edge(result, std::move(edge));
   }
 }
 

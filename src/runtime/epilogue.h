@@ -37,10 +37,10 @@ class Epilogue {
   void switch_on_gradients();
   void make_nodes();
   template <class Place>
-  void replay(const ir::ViewReplay& replay, const at::Tensor& source, Place&& place);
-  at::Tensor source_of(const ir::ViewReplay& replay) const;
+  void replay(const ir::ViewReplay& replay, Place&& place);
+  bool is_early(const ir::ViewReplay& replay, size_t output) const;
   at::Tensor sample_of(int64_t output);
-  void replay_leaves();
+  void replay_early();
   void replay_views();
   void give_own_history(int64_t output);
   void change(const CallPlan::Change& change);
@@ -57,10 +57,9 @@ class Epilogue {
   std::span<const at::Tensor> inputs_;
   std::span<at::Tensor> outputs_;
   std::span<at::Tensor> results_;
-  std::vector<at::Tensor> bases_;     // by base of the signature
-  std::vector<at::Tensor> as_found_;  // by input: with the sizes that it came with, if they change
-  std::vector<NodePtr> nodes_;        // by stage
-  std::vector<Edge> targets_;         // by target of the plan
+  std::vector<at::Tensor> bases_;  // by base of the signature
+  std::vector<NodePtr> nodes_;     // by stage
+  std::vector<Edge> targets_;      // by target of the plan
 };
 
 }  // namespace tandem::runtime

@@ -28,6 +28,9 @@ ir::StorageChange storage_change(const StandIn& stand_in,
   if (wrapper.was_storage_changed()) return ir::StorageChange::Replaced;
   if (stand_in.storage->_unsafe_get_target() != storage_of(stand_in.tensor))
     return ir::StorageChange::Grown;
+  // An `out=` op resizes what it is given, and functionalization says nothing of it.
+  if (!wrapper.has_metadata_mutation() && stand_in.tensor.sizes() != stand_in.real.sizes())
+    return ir::StorageChange::Grown;
   // No op says so: programs resize the storage itself.
   return stand_in.tensor.storage().nbytes() == stand_in.storage_bytes ? ir::StorageChange::None
                                                                       : ir::StorageChange::Resized;

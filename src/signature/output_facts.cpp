@@ -65,6 +65,7 @@ class Reader {
       // Sync all before any is judged: a pending write may still change sizes and histories.
       values.push_back(result.defined() ? tracing::current_value(result) : ir::kNoValue);
       if (!result.defined() || !seen.insert(result.unsafeGetTensorImpl()).second) continue;
+      index_of_result_.emplace(result.unsafeGetTensorImpl(), values.size() - 1);
       ++results_on_storage_[storage_of(result)];
       // A base that was transposed in place still is the base; a detached copy of one is not.
       if (!result.is_view() && (wrapper_of(result).view_metas().empty() ||
@@ -141,6 +142,12 @@ class Reader {
         facts.of_custom_function || (is_reshaped(whole) && facts.requires_grad && !facts.is_leaf);
     if (!tensor.is_view()) return;
     const at::Tensor root(tensor._base());
+    if (const auto output = index_of_result_.find(root.unsafeGetTensorImpl());
+        output != index_of_result_.end() && root.is_leaf() && root.requires_grad()) {
+      facts.kind = ir::OutputKind::AliasOfOutput;
+      facts.source = output->second;
+      return;
+    }
     // A base that is returned carries its gradients itself.
     if (root.requires_grad() &&
         (whole == whole_of_storage_.end() || !whole->second.is_same(root))) {
@@ -174,7 +181,8 @@ class Reader {
   std::vector<Base> bases_;
   std::unordered_map<const c10::TensorImpl*, int64_t> input_of_tensor_;
   std::unordered_map<const c10::StorageImpl*, int64_t> input_of_storage_;
-  std::unordered_map<const c10::TensorImpl*, int64_t> output_of_tensor_;
+  std::unordered_map<const c10::TensorImpl*, int64_t> output_of_tensor_;  // so far
+  std::unordered_map<const c10::TensorImpl*, int64_t> index_of_result_;   // of all
   std::unordered_map<const c10::StorageImpl*, int64_t> results_on_storage_;
   Wholes whole_of_storage_;  // the result that is no view
   std::unordered_map<const c10::StorageImpl*, size_t> base_of_storage_;

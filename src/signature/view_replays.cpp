@@ -1,6 +1,7 @@
 #include "signature/view_replays.h"
 
 #include "base/error.h"
+#include "ops/flat_memory.h"
 #include "ops/op_table.h"
 #include "tracing/traced_tensor.h"
 
@@ -65,16 +66,19 @@ class SameViews {
 /// the same view of the same tensor stay two tensors.
 class Builder {
  public:
-  Builder(const ir::Graph& recorded, const SameViews& same, ir::Place source, bool as_found,
-          ir::ValueId root)
+  Builder(const ir::Graph& recorded, const SameViews& same, ir::ValueId root)
       : recorded_(recorded), same_(same), root_(same(root)) {
-    replay_.source = source;
-    replay_.as_found = as_found;
     replay_.graph.set_name("views");
     source_ = replay_.graph
                   .add_input(recorded.value(root).tensor_type(), ir::Descriptor::user_input(0),
                              "source")
                   .id();
+  }
+
+  void set_source(ir::Place source, bool as_found, bool detached) {
+    replay_.source = source;
+    replay_.as_found = as_found;
+    replay_.detached = detached;
   }
 
   void add_output(ir::ValueId value, int64_t index) {
@@ -137,15 +141,24 @@ class Replays {
              reading_.bases[static_cast<size_t>(facts.source)].value, value, index);
       return;
     }
+    if (facts.kind == ir::OutputKind::AliasOfOutput) {
+      const at::Tensor& source = trace_.results().tensors[static_cast<size_t>(facts.source)];
+      replay({ir::Place::Of::Output, facts.source}, false, tracing::current_value(source), value,
+             index);
+      return;
+    }
     // An input as the call leaves it comes first: it is what eager's view is taken of.
+    bool detaches = false;
     for (ir::ValueId at = value;;) {
       if (const auto input = input_with(at, result)) {
         facts.source = *input;
-        replay({ir::Place::Of::Input, *input}, false, at, value, index);
+        const bool detached = !detaches && is_stranger(result, at == value, *input);
+        replay({ir::Place::Of::Input, *input}, false, at, value, index, detached);
         return;
       }
       const ir::Node* view = view_op(graph_, at);
       if (!view) break;
+      detaches = detaches || view->op().schema().name() == "aten::detach";
       at = source_of(*view);
     }
     auto* storage =
@@ -167,7 +180,8 @@ class Replays {
     const ir::ValueId whole =
         tracing::current_value(trace_.results().tensors[static_cast<size_t>(source)]);
     const ir::TypePtr& type = graph_.value(value).tensor_type();
-    ir::ViewReplay replay{.source = {ir::Place::Of::Base, base}};
+    ir::ViewReplay replay;
+    replay.source = {ir::Place::Of::Base, base};
     replay.graph.set_name("views");
     const ir::ValueId input = replay.graph
                                   .add_input(graph_.value(whole).tensor_type(),
@@ -198,6 +212,21 @@ class Replays {
     return std::nullopt;
   }
 
+  /// data() gives a tensor on the same memory that autograd does not know to be related.
+  bool is_stranger(const at::Tensor& result, bool shows_all, int64_t input) const {
+    const ir::InputFacts& facts = reading_.signature.inputs[static_cast<size_t>(input)];
+    if (facts.storage == ir::StorageChange::Replaced && facts.set_to < 0 && !result.is_view()) {
+      TANDEM_UNSUPPORTED("signature", "a result shares the memory that set_() gave to ",
+                         trace_.name_of(*inputs_[static_cast<size_t>(input)]),
+                         base::detail_line("at", trace_.line_of(result)),
+                         "\n  remedy: return the input itself, or a copy of it (clone())");
+    }
+    if (shows_all) return true;
+    const at::Tensor& of = inputs_[static_cast<size_t>(input)]->tensor;
+    return facts.requires_grad_after && !result.requires_grad() &&
+           !ops::root_of(result).is_same(ops::root_of(of));
+  }
+
   bool has_path(ir::ValueId root, ir::ValueId value) const {
     while (same_(value) != same_(root)) {
       const ir::Node* view = view_op(graph_, value);
@@ -207,7 +236,8 @@ class Replays {
     return true;
   }
 
-  void replay(ir::Place source, bool as_found, ir::ValueId root, ir::ValueId value, size_t index) {
+  void replay(ir::Place source, bool as_found, ir::ValueId root, ir::ValueId value, size_t index,
+              bool detached = false) {
     if (!has_path(root, value)) {
       TANDEM_UNSUPPORTED("signature", "output ", index,
                          " shares memory with an input or another output in a way that view ops "
@@ -215,10 +245,13 @@ class Replays {
                          base::detail_line("at", trace_.line_of(trace_.results().tensors[index])),
                          "\n  remedy: return a copy of it (clone())");
     }
-    const std::tuple key{source.of, source.index, as_found};
+    // What is detached has a handle of its own.
+    const std::tuple key{source.of, source.index, as_found, detached ? index + 1 : 0};
     auto it = builders_.find(key);
-    if (it == builders_.end())
-      it = builders_.try_emplace(key, graph_, same_, source, as_found, root).first;
+    if (it == builders_.end()) {
+      it = builders_.try_emplace(key, graph_, same_, root).first;
+      it->second.set_source(source, as_found, detached);
+    }
     it->second.add_output(value, static_cast<int64_t>(index));
   }
 
@@ -227,11 +260,12 @@ class Replays {
   const std::vector<const tracing::StandIn*>& inputs_;
   Reading& reading_;
   const SameViews same_;
-  std::map<std::tuple<ir::Place::Of, int64_t, bool>, Builder> builders_;
+  std::map<std::tuple<ir::Place::Of, int64_t, bool, size_t>, Builder> builders_;
 };
 
 bool is_replayed(const ir::OutputFacts& facts) {
-  return facts.kind == ir::OutputKind::AliasOfInput || facts.kind == ir::OutputKind::AliasOfBase;
+  return facts.kind == ir::OutputKind::AliasOfInput ||
+         facts.kind == ir::OutputKind::AliasOfBase || facts.kind == ir::OutputKind::AliasOfOutput;
 }
 
 }  // namespace

@@ -26,13 +26,18 @@ bool have_one_root(std::span<const at::Tensor> members) {
 
 }  // namespace
 
-std::vector<std::vector<size_t>> overlapping(std::span<const at::Tensor> tensors) {
+std::vector<std::vector<size_t>> related(std::span<const at::Tensor> tensors, bool all_views) {
   std::vector<size_t> component(tensors.size());
   bool any = false;
   for (size_t i = 0; i < tensors.size(); ++i) {
     component[i] = i;
     for (size_t j = 0; j < i; ++j) {
-      if (!ops::shares_memory(tensors[i], tensors[j]) || component[j] == component[i]) continue;
+      if (component[j] == component[i] || !tensors[i].storage().is_alias_of(tensors[j].storage()))
+        continue;
+      const bool views = (all_views || tensors[i].requires_grad()) &&
+                         c10::GradMode::is_enabled() &&
+                         root_of(tensors[i]).is_same(root_of(tensors[j]));
+      if (!views && !ops::shares_memory(tensors[i], tensors[j])) continue;
       any = true;
       const size_t from = component[i], to = component[j];
       std::ranges::replace(component, from, to);

@@ -28,9 +28,11 @@ struct Group {
   bool is_leaf = true;
 };
 
-/// Which of the tensors share memory: components of two and more different tensors, as positions
-/// in `tensors`.
-std::vector<std::vector<size_t>> overlapping(std::span<const at::Tensor> tensors);
+/// Which of the tensors a write to one of them may concern: components of two and more different
+/// tensors that share memory, or that require grad and are views of one tensor, whose history a
+/// write to either changes. With `all_views`, whether they require grad or not. As positions in
+/// `tensors`.
+std::vector<std::vector<size_t>> related(std::span<const at::Tensor> tensors, bool all_views);
 
 /// Why such tensors can have no common base: they see the memory as different dtypes, or some that
 /// require grad are views of each other and some are not. Empty if they can. As long as nobody

@@ -6,6 +6,7 @@
 #include "tracing/draws.h"
 #include "tracing/recording.h"
 #include "tracing/traced_tensor.h"
+#include "tracing/write_checks.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -100,6 +101,7 @@ void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::j
     // Called by the function itself, not made of an in-place call: its draws are in order.
     (*stack)[first] = (*stack)[first].toTensor().contiguous();
   }
+  check_write(recording, op, *stack, first);
   check_out_arguments(op, *stack, first);
   const std::vector<at::Tensor> written = written_list(op, *stack, first);
   op.callBoxed(*stack);

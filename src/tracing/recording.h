@@ -36,6 +36,12 @@ class Recording {
   void set_stand_in_of(StandInOf stand_in_of) { stand_in_of_ = std::move(stand_in_of); }
   at::Tensor stand_in(const at::Tensor& real) { return stand_in_of_(real); }
 
+  /// The real tensor that a stand-in which is a view of others' base stands for; null for any other
+  /// tensor.
+  using RealOf = std::function<const at::Tensor*(const at::Tensor&)>;
+  void set_real_of(RealOf real_of) { real_of_ = std::move(real_of); }
+  const at::Tensor* real_of(const at::Tensor& stand_in) const { return real_of_(stand_in); }
+
   /// Whether two inputs of the graph hold equal data; remembered, for a guard.
   using CompareInputs = std::function<bool(ir::ValueId, ir::ValueId)>;
   void set_compare_inputs(CompareInputs compare) { compare_inputs_ = std::move(compare); }
@@ -54,6 +60,7 @@ class Recording {
   ops::MetadataPropagator metadata_;
   ir::Phase phase_ = ir::Phase::Forward;
   StandInOf stand_in_of_;
+  RealOf real_of_;
   CompareInputs compare_inputs_;
   HostTensors host_tensors_;
   SourceLines lines_;

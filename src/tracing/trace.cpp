@@ -1,6 +1,7 @@
 #include "tracing/trace.h"
 
 #include "base/error.h"
+#include "ops/flat_memory.h"
 #include "ops/private_members.h"
 #include "ops/shares_memory.h"
 #include "tracing/operand_text.h"
@@ -15,6 +16,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <set>
 
 namespace tandem::tracing {
 namespace {
@@ -33,6 +35,15 @@ bool is_unfollowed_write(const std::string& text) {
   return text.find("only support functionalizing operators") != std::string::npos;
 }
 
+bool is_written(const StandIn& stand_in) {
+  return at::functionalization::impl::unsafeGetFunctionalWrapper(stand_in.tensor)
+      ->has_data_mutation();
+}
+
+bool got_history(const StandIn& stand_in) {
+  return !stand_in.requires_grad && stand_in.tensor.requires_grad() && !stand_in.tensor.is_leaf();
+}
+
 }  // namespace
 
 std::string value_name(const ir::Descriptor& role) {
@@ -42,10 +53,10 @@ std::string value_name(const ir::Descriptor& role) {
 }
 
 Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std::string> names,
-             std::vector<at::Tensor> met_before)
+             Retrace retrace)
     : known_(std::move(known)),
       names_(std::move(names)),
-      met_before_(std::move(met_before)),
+      retrace_(std::move(retrace)),
       first_sequence_number_(at::sequence_number::peek()),
       ambient_((register_hooks(), recording_)) {
   stand_in_arguments_.constants = arguments.constants;
@@ -60,9 +71,17 @@ Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std:
     stand_in_arguments_.tensors.push_back(stand_ins_.back().tensor);
   }
   argument_count_ = stand_ins_.size();
-  for (const at::Tensor& real : met_before_) stand_in_of(real);
+  for (const at::Tensor& real : retrace_.met_before) stand_in_of(real);
   for (StandIn& stand_in : stand_ins_) stand_in.closed_over = false;
   recording_.set_stand_in_of([this](const at::Tensor& real) { return stand_in_of(real); });
+  recording_.set_real_of([this](const at::Tensor& stand_in) -> const at::Tensor* {
+    for (const Group& group : groups_) {
+      for (size_t member : group.members) {
+        if (stand_ins_[member].tensor.is_same(stand_in)) return &stand_ins_[member].real;
+      }
+    }
+    return nullptr;
+  });
   recording_.set_compare_inputs(
       [this](ir::ValueId a, ir::ValueId b) { return compare_inputs(a, b); });
 }
@@ -75,8 +94,8 @@ void Trace::find_groups(const detail::Flat& arguments) {
       tensors.push_back(tensor);
   };
   for (const at::Tensor& tensor : arguments.tensors) add(tensor);
-  for (const at::Tensor& tensor : met_before_) add(tensor);
-  for (const std::vector<size_t>& component : overlapping(tensors)) {
+  for (const at::Tensor& tensor : retrace_.met_before) add(tensor);
+  for (const std::vector<size_t>& component : related(tensors, retrace_.group_all_views)) {
     std::vector<at::Tensor> members;
     for (size_t i : component) members.push_back(tensors[i]);
     if (!cannot_be_group(members).empty()) continue;
@@ -127,16 +146,16 @@ void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
 
 /// Views and detached copies have one version counter together: a write to one counts for all.
 void Trace::share_counter(StandIn& stand_in) {
-  if (stand_in.real.is_inference() || !stand_in.real.has_storage()) return;
-  auto [it, is_new] = first_on_storage_.try_emplace(
-      stand_in.real.storage().unsafeGetStorageImpl(), std::vector<size_t>());
+  if (!stand_in.real.has_storage()) return;
+  std::vector<size_t>& neighbours = on_storage_[stand_in.real.storage().unsafeGetStorageImpl()];
+  neighbours.push_back(stand_ins_.size());
   const auto same = [](const at::Tensor& a, const at::Tensor& b) {
     return libtorch::same_counter(*a.unsafeGetTensorImpl(), *b.unsafeGetTensorImpl());
   };
-  for (size_t other : it->second) {
-    const StandIn& earlier = stand_ins_[other];
-    if (!same(earlier.real, stand_in.real)) continue;
-    stand_in.counter_of = static_cast<int64_t>(other);
+  for (size_t i = 0; i + 1 < neighbours.size(); ++i) {
+    const StandIn& earlier = stand_ins_[neighbours[i]];
+    if (earlier.counter_of >= 0 || !same(earlier.real, stand_in.real)) continue;
+    stand_in.counter_of = static_cast<int64_t>(neighbours[i]);
     if (!same(earlier.tensor, stand_in.tensor)) {
       stand_in.tensor.unsafeGetTensorImpl()->set_version_counter(
           earlier.tensor.unsafeGetTensorImpl()->version_counter());
@@ -144,13 +163,12 @@ void Trace::share_counter(StandIn& stand_in) {
     stand_in.version = version_of(stand_in.tensor);
     return;
   }
-  it->second.push_back(stand_ins_.size());
 }
 
 /// `.data()` gives another tensor each time: one on the same memory that autograd does not know is
 /// as good as the one that was met before.
 std::optional<size_t> Trace::find_met_before(const at::Tensor& real) const {
-  for (size_t i = argument_count_; i < argument_count_ + met_before_.size(); ++i) {
+  for (size_t i = argument_count_; i < argument_count_ + retrace_.met_before.size(); ++i) {
     const at::Tensor& known = stand_ins_[i].real;
     if (!known.requires_grad() && !real.requires_grad() && real.has_storage() &&
         known.storage().is_alias_of(real.storage()) && known.dtype() == real.dtype() &&
@@ -170,7 +188,7 @@ at::Tensor Trace::stand_in_of(const at::Tensor& real) {
   if (std::optional<at::Tensor> made_here = recording_.host_tensors().stand_in(real)) {
     return *made_here;
   }
-  if (stand_ins_.size() >= argument_count_ + met_before_.size()) {
+  if (stand_ins_.size() >= argument_count_ + retrace_.met_before.size()) {
     if (const auto known = find_met_before(real)) return stand_ins_[*known].tensor;
   }
   const auto known = known_.find(real.unsafeGetTensorImpl());
@@ -183,29 +201,39 @@ at::Tensor Trace::stand_in_of(const at::Tensor& real) {
   return stand_ins_.back().tensor;
 }
 
-std::vector<at::Tensor> Trace::late_overlap() const {
-  const auto is_written = [](const StandIn& stand_in) {
-    return at::functionalization::impl::unsafeGetFunctionalWrapper(stand_in.tensor)
-        ->has_data_mutation();
-  };
-  std::vector<at::Tensor> late;
-  bool written = false;
-  for (size_t i = argument_count_ + met_before_.size(); i < stand_ins_.size(); ++i) {
-    bool overlaps = false;
-    for (size_t j = 0; j < i; ++j) {
-      if (!ops::shares_memory(stand_ins_[i].real, stand_ins_[j].real)) continue;
-      overlaps = true;
-      written = written || is_written(stand_ins_[i]) || is_written(stand_ins_[j]);
-      if (j >= argument_count_ + met_before_.size() &&
-          std::ranges::none_of(late, [&](const at::Tensor& t) { return t.is_same(stand_ins_[j].real); })) {
-        late.push_back(stand_ins_[j].real);
-      }
+std::optional<Retrace> Trace::retrace() const {
+  Retrace retrace = retrace_;
+  const size_t first_late = argument_count_ + retrace_.met_before.size();
+  bool needed = false;
+  std::set<size_t> late;
+  const auto note = [&](size_t i, size_t j) {
+    for (size_t one : {i, j}) {
+      if (one >= first_late) late.insert(one);
     }
-    if (overlaps) late.push_back(stand_ins_[i].real);
+  };
+  const auto compare = [&](size_t i, size_t j) {
+    const StandIn &a = stand_ins_[i], &b = stand_ins_[j];
+    if (a.group >= 0 && a.group == b.group) return;
+    if (i >= first_late && ops::shares_memory(a.real, b.real)) {
+      note(i, j);
+      needed = needed || is_written(a) || is_written(b);
+    }
+    // A differentiable write to one view of a tensor gives all of its views a history.
+    if ((got_history(a) || got_history(b)) &&
+        ops::root_of(a.real).is_same(ops::root_of(b.real))) {
+      note(i, j);
+      needed = needed || !retrace_.group_all_views;
+      retrace.group_all_views = true;
+    }
+  };
+  for (const auto& [storage, neighbours] : on_storage_) {
+    for (size_t i = 1; i < neighbours.size(); ++i) {
+      for (size_t j = 0; j < i; ++j) compare(neighbours[i], neighbours[j]);
+    }
   }
-  if (!written) return {};
-  late.insert(late.begin(), met_before_.begin(), met_before_.end());
-  return late;
+  if (!needed) return std::nullopt;
+  for (size_t i : late) retrace.met_before.push_back(stand_ins_[i].real);
+  return retrace;
 }
 
 bool Trace::compare_inputs(ir::ValueId a, ir::ValueId b) {

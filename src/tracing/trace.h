@@ -25,6 +25,15 @@ using KnownTensors = std::unordered_map<const c10::TensorImpl*, ir::Descriptor>;
 /// What the graph calls the input of a named tensor: `fc_weight`.
 std::string value_name(const ir::Descriptor& role);
 
+/// What only a finished run can know of the inputs that it should have had.
+struct Retrace {
+  /// Closed-over tensors that share written memory with an input that had its stand-in already when
+  /// they were met.
+  std::vector<at::Tensor> met_before{};
+  /// Inputs without grad that are views of one tensor got a history by a write to one of them.
+  bool group_all_views = false;
+};
+
 /// One run of the user's function on stand-ins.
 ///
 /// While it lives the thread is in tracing state, so that `signature` and `joint` can read facts
@@ -32,10 +41,9 @@ std::string value_name(const ir::Descriptor& role);
 /// never touched.
 class Trace {
  public:
-  /// `names` say what to call the arguments in errors, one per tensor. `met_before` are
-  /// closed-over tensors that an earlier trace found to overlap: see late_overlap().
+  /// `names` say what to call the arguments in errors, one per tensor.
   Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std::string> names,
-        std::vector<at::Tensor> met_before = {});
+        Retrace retrace = {});
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
@@ -50,10 +58,9 @@ class Trace {
   size_t argument_count() const { return argument_count_; }
   /// Inputs that shared memory when the function started.
   const std::vector<Group>& groups() const { return groups_; }
-  /// Closed-over tensors that share memory with another input and were met only when that had its
-  /// stand-in already, if any of that memory is written: then the trace is worth nothing, and one
-  /// that knows these tensors from the start must take its place.
-  std::vector<at::Tensor> late_overlap() const;
+  /// What a trace that takes the place of this one must know from the start, if this one is worth
+  /// nothing.
+  std::optional<Retrace> retrace() const;
   /// What the function returned, closed-over tensors mapped to their stand-ins.
   const detail::Flat& results() const { return results_; }
 
@@ -86,8 +93,8 @@ class Trace {
   std::deque<StandIn> stand_ins_;
   std::vector<Group> groups_;
   std::unordered_map<const c10::TensorImpl*, size_t> group_of_;  // members, before their stand-ins
-  const std::vector<at::Tensor> met_before_;
-  std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> first_on_storage_;
+  const Retrace retrace_;
+  std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> on_storage_;  // duplicates not
   std::unordered_map<const c10::TensorImpl*, size_t> position_;
   std::vector<ir::EqualityFacts> equalities_;
   std::optional<bool> grad_mode_after_;

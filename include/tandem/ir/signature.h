@@ -73,6 +73,7 @@ enum class OutputKind : uint8_t {
   AliasOfInput,  // a view of an input, rebuilt by replaying view ops on it
   AliasOfGroup,  // the same, of the base of a group
   AliasOfBase,   // the same, of memory that the call made
+  AliasOfOutput,  // the same, of another output that is no base
   SameAsOutput,  // the very tensor that an earlier output is
   Undefined,
 };
@@ -121,6 +122,7 @@ struct GradientFacts {
 struct ViewReplay {
   Place source{Place::Of::Input, 0};
   bool as_found = false;  // of an input whose sizes or strides the call changes: on the old ones
+  bool detached = false;  // of a handle that autograd does not know (data())
   Graph graph;
 };
 
