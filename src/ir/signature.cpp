@@ -163,6 +163,8 @@ std::string to_string(const Signature& signature) {
     out += base::str("  input ", facts.a, " and input ", facts.b,
                      facts.equal ? " are equal\n" : " are not equal\n");
   }
+  if (signature.grad_mode_after)
+    out += base::str("  leaves grad mode ", *signature.grad_mode_after ? "on\n" : "off\n");
   return out;
 }
 

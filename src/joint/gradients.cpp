@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "tandem/error.h"
+#include "tracing/ambient.h"
 #include "tracing/traced_tensor.h"
 
 #include <c10/util/Exception.h>
@@ -13,8 +14,26 @@ namespace {
 
 namespace autograd = torch::autograd;
 
+/// Autocast off for a scope. A backward runs after the program has left its autocast region, as
+/// libtorch advises; what was computed in float32 there keeps its float32 formulas.
+class WithoutAutocast {
+ public:
+  WithoutAutocast() : before_(tracing::ThreadSwitches::now()) {
+    tracing::ThreadSwitches off = before_;
+    off.cpu_autocast = off.cuda_autocast = false;
+    off.restore();
+  }
+  ~WithoutAutocast() { before_.restore(); }
+  WithoutAutocast(const WithoutAutocast&) = delete;
+  WithoutAutocast& operator=(const WithoutAutocast&) = delete;
+
+ private:
+  tracing::ThreadSwitches before_;
+};
+
 std::vector<at::Tensor> run_engine(tracing::Recording& recording, const Differentiation& task) {
   recording.lines().set_outermost(__builtin_frame_address(0));
+  const WithoutAutocast without_autocast;
   // The graph is kept: a retry after an error walks it again.
   std::vector<at::Tensor> gradients =
       autograd::Engine::get_default_engine().execute(task.roots, task.tangents,

@@ -113,6 +113,12 @@ void check_inputs(const tracing::Trace& trace, const ir::Signature& signature, b
                        base::detail_line("at", trace.line_of(trace.stand_ins()[order[first]].tensor)),
                        "\n  remedy: pass tensors that do not overlap, or clone() one of them");
   }
+  if (signature.grad_mode_after) {
+    TANDEM_UNSUPPORTED("export", "the forward leaves grad mode ",
+                       *signature.grad_mode_after ? "on" : "off", ", which a graph cannot do",
+                       "\n  remedy: use guards (torch::NoGradGuard, at::AutoGradMode) that end "
+                       "inside it");
+  }
   // A compiled function guards such an answer; a graph by itself has no guards.
   for (const ir::EqualityFacts& facts : signature.equalities) {
     auto name = [&](int64_t input) {

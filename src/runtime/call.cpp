@@ -120,6 +120,9 @@ detail::Flat run(const std::shared_ptr<const EntryState>& entry, const detail::F
     Epilogue(entry, inputs, outputs, tensors).run();
   }
   place_same_tensors(signature, inputs, tensors);
+  // Last: what is left to do for the call does not depend on it, the caller does.
+  if (!plan.is_plain && signature.grad_mode_after)
+    c10::GradMode::set_enabled(*signature.grad_mode_after);
   return results;
 }
 

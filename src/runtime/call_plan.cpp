@@ -161,7 +161,7 @@ class Planner {
     const auto plain_output = [](const ir::OutputFacts& output) {
       return !output.made_leaf && !output.own_history;
     };
-    return signature.groups.empty() && signature.bases.empty() &&
+    return signature.groups.empty() && signature.bases.empty() && !signature.grad_mode_after &&
            std::ranges::all_of(signature.inputs, plain_input) &&
            std::ranges::all_of(signature.outputs, plain_output);
   }

@@ -92,6 +92,7 @@ Reading read_signature(tracing::Trace& trace) {
     facts.b = position[static_cast<size_t>(facts.b)];
     signature.equalities.push_back(facts);
   }
+  signature.grad_mode_after = trace.grad_mode_after();
   check_inputs(trace, signature, order);
 
   const ir::Graph& graph = trace.recording().graph();

@@ -2,11 +2,13 @@
 
 #include "base/error.h"
 #include "ops/libtorch_version.h"
+#include "ops/meta_tensor.h"
 #include "tracing/draws.h"
 #include "tracing/recording.h"
 #include "tracing/traced_tensor.h"
 #include "tracing/write_checks.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -55,6 +57,41 @@ std::vector<at::Tensor> written_list(const c10::OperatorHandle& op, const torch:
   return stack[first].toTensorVector();
 }
 
+at::Tensor like_on_meta(const at::Tensor& tensor) {
+  if (!tensor.defined()) return tensor;
+  at::Tensor made(
+      at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type()));
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number())
+    made.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return made;
+}
+
+/// An op checks dtype and device of the tensors that it is to fill. Functionalization computes a
+/// new tensor and casts it, so that an error of eager's would be lost.
+void check_out_arguments(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
+                         size_t first) {
+  const std::vector<c10::Argument>& arguments = op.schema().arguments();
+  if (arguments.empty() || !arguments.back().is_out() ||
+      !op.hasKernelForDispatchKey(c10::DispatchKey::Meta)) {
+    return;
+  }
+  const ops::KernelsOnly kernels_only;
+  torch::jit::Stack on_meta;
+  for (size_t i = first; i < stack.size(); ++i) {
+    if (stack[i].isTensor()) {
+      on_meta.emplace_back(like_on_meta(stack[i].toTensor()));
+    } else if (stack[i].isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : stack[i].toTensorVector())
+        list.push_back(like_on_meta(tensor));
+      on_meta.emplace_back(std::move(list));
+    } else {
+      on_meta.push_back(stack[i]);
+    }
+  }
+  op.callBoxed(on_meta);
+}
+
 void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (recording.host_tensors().make(op, *stack)) return;
   const size_t first = stack->size() - op.schema().arguments().size();
@@ -65,6 +102,7 @@ void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::j
     (*stack)[first] = (*stack)[first].toTensor().contiguous();
   }
   check_write(recording, op, *stack, first);
+  check_out_arguments(op, *stack, first);
   const std::vector<at::Tensor> written = written_list(op, *stack, first);
   op.callBoxed(*stack);
   for (const at::Tensor& tensor : written) tensor.unsafeGetTensorImpl()->bump_version();

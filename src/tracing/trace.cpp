@@ -276,11 +276,14 @@ void Trace::run(const detail::FlatFunction& function) {
     before.restore();
     throw;
   }
-  if (const ThreadSwitches after = ThreadSwitches::now(); after != before) {
+  if (ThreadSwitches after = ThreadSwitches::now(); after != before) {
     before.restore();
-    TANDEM_UNSUPPORTED(
-        "trace", "the function leaves the grad mode or autocast changed behind it",
-        "\n  remedy: use guards (torch::NoGradGuard, at::AutoGradMode) that end inside it");
+    if (after.grad_mode != before.grad_mode) grad_mode_after_ = after.grad_mode;
+    after.grad_mode = before.grad_mode;
+    if (after != before) {
+      TANDEM_UNSUPPORTED("trace", "the function leaves autocast changed behind it",
+                         "\n  remedy: switch it back before the function ends");
+    }
   }
   for (at::Tensor& result : results_.tensors) {
     if (result.defined() && !is_traced(result)) result = stand_in_of(result);

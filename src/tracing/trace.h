@@ -64,6 +64,9 @@ class Trace {
   /// What the function returned, closed-over tensors mapped to their stand-ins.
   const detail::Flat& results() const { return results_; }
 
+  /// The function leaves another grad mode than it found: this one.
+  std::optional<bool> grad_mode_after() const { return grad_mode_after_; }
+
   /// Inputs that the function compared by value, as positions among the stand-ins.
   const std::vector<ir::EqualityFacts>& equalities() const { return equalities_; }
 
@@ -94,6 +97,7 @@ class Trace {
   std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> on_storage_;  // duplicates not
   std::unordered_map<const c10::TensorImpl*, size_t> position_;
   std::vector<ir::EqualityFacts> equalities_;
+  std::optional<bool> grad_mode_after_;
   size_t argument_count_ = 0;
   const uint64_t first_sequence_number_;  // of autograd nodes made here
   detail::Flat stand_in_arguments_;

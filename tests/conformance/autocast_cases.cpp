@@ -92,8 +92,7 @@ void forward_and_backward_in(Session& session, bool forward, bool backward) {
   for (int i = 0; i < 2; ++i) {
     const Tensors found = run(compiled);
     EXPECT_TRUE(at::equal(found[0], expected[0]));
-    if (!at::equal(found[1], expected[1]))
-      session.missing("a backward under another autocast state than its forward");
+    if (!at::equal(found[1], expected[1])) session.missing("a backward in an autocast region");
   }
 }
 
@@ -168,8 +167,7 @@ void state_left_changed(Session&) {
   EXPECT_EQ(State(), before) << "something has happened";
 }
 
-const Standing kAnotherState =
-    later(Feature::Autocast, "a backward under another autocast state than its forward");
+const Standing kInAutocast = later(Feature::Autocast, "a backward in an autocast region");
 
 }  // namespace
 
@@ -178,11 +176,11 @@ Category autocast() {
       "Autocast",
       {
           {"test_backward_pass_autocast_on",
-           [](Session& session) { forward_and_backward_in(session, true, true); }},
+           [](Session& session) { forward_and_backward_in(session, true, true); }, kInAutocast},
           {"test_backward_pass_autocast_off",
-           [](Session& session) { forward_and_backward_in(session, true, false); }, kAnotherState},
+           [](Session& session) { forward_and_backward_in(session, true, false); }},
           {"test_backward_pass_autocast_custom",
-           [](Session& session) { forward_and_backward_in(session, false, true); }, kAnotherState},
+           [](Session& session) { forward_and_backward_in(session, false, true); }, kInAutocast},
           {"test_autocast_disable_guard", disabled_inside},
           {"test_batch_norm_amp", batch_norm},
           {"test_collect_metadata_preserves_stable_autocast_state", state_is_kept},

@@ -21,21 +21,26 @@ void expect_error(const Body& body, const std::vector<std::string>& words) {
   }
 }
 
-/// Re-pointed by `set_`, then written in a way that autograd sees.
-void set_then_written(Session& session) {
-  session.judge(
-      [] {
-        at::Tensor x = leaf({3, 3}), source = torch::ones({3, 3});
-        return Inputs{{x * 2, source}, {x}};
-      },
-      [](Tensors& a) -> Tensors {
-        {
-          const torch::NoGradGuard no_grad;
-          a[0].set_(a[1]);
-        }
-        a[0].mul_(2);
-        return {a[0] * 3};
-      });
+/// Re-pointed by `set_`, then written in a way that autograd sees: refused, and nothing has
+/// happened.
+void set_then_written(Session&) {
+  const at::Tensor x = leaf({3, 3}) * 2, source = torch::ones({3, 3});
+  const at::Tensor before = x.detach().clone();
+  const auto version = x._version();
+  const auto* storage = x.storage().unsafeGetStorageImpl();
+  const auto compiled = tandem::compile([](const at::Tensor& a, const at::Tensor& b) {
+    {
+      const torch::NoGradGuard no_grad;
+      a.set_(b);
+    }
+    a.mul_(2);
+    return a * 3;
+  });
+  expect_error<UnsupportedError>([&] { compiled(x, source); }, {"argument 0", "set_()", "remedy"});
+  EXPECT_TRUE(at::equal(x.detach(), before));
+  EXPECT_TRUE(at::equal(source, torch::ones({3, 3})));
+  EXPECT_EQ(x._version(), version);
+  EXPECT_EQ(x.storage().unsafeGetStorageImpl(), storage);
 }
 
 /// Two arguments on one memory, the second a view, the first related to nothing.

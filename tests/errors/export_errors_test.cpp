@@ -208,6 +208,18 @@ TEST(ExportErrors, AnArgumentThatLeavesWithOtherSizes) {
                 "  remedy: use the out-of-place form and return the result");
 }
 
+TEST(ExportErrors, AForwardThatLeavesGradModeChanged) {
+  const auto leaves_it_off = [](Probe& net, const T& x) {
+    const Tensors loss = loss_of(net, x);
+    torch::GradMode::set_enabled(false);
+    return loss;
+  };
+  EXPECT_EQ(error_text<UnsupportedError>([&] { export_probe(leaves_it_off, {}); }),
+            "export: the forward leaves grad mode off, which a graph cannot do\n"
+            "  remedy: use guards (torch::NoGradGuard, at::AutoGradMode) that end inside it");
+  EXPECT_TRUE(torch::GradMode::is_enabled());
+}
+
 TEST(ExportErrors, AnEmptyModule) {
   torch::nn::Linear empty(nullptr);
 

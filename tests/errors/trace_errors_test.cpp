@@ -2,6 +2,7 @@
 #include "support/error_text.h"
 #include "tandem/tandem.h"
 
+#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -300,17 +301,19 @@ TEST(TraceErrors, OpThatReturnsItsArgument) {
                 line);
 }
 
-TEST(TraceErrors, GradModeLeftChanged) {
+TEST(TraceErrors, AutocastLeftChanged) {
   const bool before = torch::GradMode::is_enabled();
   EXPECT_EQ(unsupported(
                 [](const T& x) {
                   torch::GradMode::set_enabled(false);
+                  at::autocast::set_autocast_enabled(at::kCPU, true);
                   return x * 2;
                 },
                 torch::ones({3})),
-            "trace: the function leaves the grad mode or autocast changed behind it\n"
-            "  remedy: use guards (torch::NoGradGuard, at::AutoGradMode) that end inside it");
+            "trace: the function leaves autocast changed behind it\n"
+            "  remedy: switch it back before the function ends");
   EXPECT_EQ(torch::GradMode::is_enabled(), before);
+  EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
 }
 
 TEST(TraceErrors, CreateGraphThroughACompiledCall) {

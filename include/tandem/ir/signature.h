@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -143,6 +144,7 @@ struct TANDEM_API Signature {
   std::vector<GradientFacts> gradients;
   std::vector<ViewReplay> replays;
   std::vector<EqualityFacts> equalities;
+  std::optional<bool> grad_mode_after{};  // the function leaves grad mode like this
   bool training = false;  // false: no result needs a gradient, there is no backward
 
   bool writes_any_input() const;
