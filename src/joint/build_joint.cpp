@@ -34,7 +34,7 @@ struct Target {
   Place place;
   bool after = false;
   autograd::Edge edge;
-  std::optional<Cut> cut{};  // nothing flows on, but for the stage of what it cuts off
+  std::optional<Cut> cut{};  // nothing flows on, but for the part of what it cuts off
 };
 
 class Builder {
@@ -61,7 +61,7 @@ class Builder {
     if (signature_.training) {
       const size_t inputs_before = trace_.stand_ins().size();
       const std::vector<uint64_t> writes = writes_so_far();
-      for (int64_t stage = 0; stage < stages_; ++stage) differentiate_stage(stage);
+      for (int64_t part = 0; part < parts_; ++part) differentiate_part(part);
       check_nothing_lifted(trace_, inputs_before);
       check_nothing_written(writes);
     }
@@ -97,13 +97,13 @@ class Builder {
     }
   }
 
-  void add_tangent(Place place, const at::Tensor& of, int64_t stage) {
+  void add_tangent(Place place, const at::Tensor& of, int64_t part) {
     const auto index = static_cast<int64_t>(signature_.tangents.size());
     roots_.push_back(
         {autograd::impl::gradient_edge(of), tracing::make_tangent(recording_, of, index)});
     const ir::ValueId value = graph_.inputs().back();
     signature_.tangents.push_back(
-        {.place = place, .type = graph_.value(value).tensor_type(), .stage = stage});
+        {.place = place, .type = graph_.value(value).tensor_type(), .part = part});
   }
 
   void add_tangents() {
@@ -119,11 +119,11 @@ class Builder {
     }
     for (size_t i = 0; i < signature_.inputs.size(); ++i) {
       if (signature_.is_rewritten(i))
-        add_tangent({Place::Of::Input, static_cast<int64_t>(i)}, input(i).tensor, stages_++);
+        add_tangent({Place::Of::Input, static_cast<int64_t>(i)}, input(i).tensor, parts_++);
     }
     for (size_t i = 0; i < signature_.groups.size(); ++i) {
       if (signature_.groups[i].history_changed)
-        add_tangent({Place::Of::Group, static_cast<int64_t>(i)}, group(i).tensor, stages_++);
+        add_tangent({Place::Of::Group, static_cast<int64_t>(i)}, group(i).tensor, parts_++);
     }
   }
 
@@ -194,11 +194,11 @@ class Builder {
   }
 
   /// The gradients of one autograd node of the call.
-  void differentiate_stage(int64_t stage) {
+  void differentiate_part(int64_t part) {
     Differentiation task;
     std::vector<size_t> tangents;
     for (size_t i = 0; i < roots_.size(); ++i) {
-      if (signature_.tangents[i].stage != stage) continue;
+      if (signature_.tangents[i].part != part) continue;
       tangents.push_back(i);
       task.roots.push_back(roots_[i].edge);
       task.tangents.push_back(roots_[i].tangent);
@@ -206,7 +206,7 @@ class Builder {
     if (tangents.empty()) return;
     std::vector<const Target*> wanted;
     for (const Target& target : targets_) {
-      const bool own = stage > 0 && target.after &&
+      const bool own = part > 0 && target.after &&
                        target.place == signature_.tangents[tangents[0]].place;
       if (target.cut) own ? target.cut->open() : target.cut->close();
       if (own) continue;
@@ -219,11 +219,11 @@ class Builder {
     std::vector<ir::ValueId> values;
     for (const at::Tensor& gradient : gradients.values)
       values.push_back(gradient.defined() ? tracing::current_value(gradient) : ir::kNoValue);
-    if (stages_ > 1) drop_independent(values);
+    if (parts_ > 1) drop_independent(values);
     // Eager raises when the backward gets here, so it must get here.
     const bool raises = std::ranges::any_of(
         gradients.raises, [](const std::string& text) { return !text.empty(); });
-    for (size_t i = 0; i < wanted.size(); ++i) add_gradient(*wanted[i], stage, values[i], raises);
+    for (size_t i = 0; i < wanted.size(); ++i) add_gradient(*wanted[i], part, values[i], raises);
   }
 
   /// A custom function's node turns the missing gradient behind a closed cut into zeros.
@@ -250,9 +250,9 @@ class Builder {
     }
   }
 
-  void add_gradient(const Target& target, int64_t stage, ir::ValueId value, bool raises) {
-    const ir::GradientFacts facts{.place = target.place, .after = target.after, .stage = stage};
-    const bool of_input = facts.place.of == Place::Of::Input && !facts.after && stage == 0 &&
+  void add_gradient(const Target& target, int64_t part, ir::ValueId value, bool raises) {
+    const ir::GradientFacts facts{.place = target.place, .after = target.after, .part = part};
+    const bool of_input = facts.place.of == Place::Of::Input && !facts.after && part == 0 &&
                           std::ranges::find(signature_.gradients, facts.place,
                                             &ir::GradientFacts::place) == signature_.gradients.end();
     if (value == ir::kNoValue && !of_input && !raises) return;
@@ -285,7 +285,7 @@ class Builder {
   std::vector<ir::Output> outputs_;
   std::vector<Root> roots_;       // one per tangent
   std::deque<Target> targets_;
-  int64_t stages_ = 1;
+  int64_t parts_ = 1;
   int64_t further_gradients_ = 0;
 };
 

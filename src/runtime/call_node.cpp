@@ -91,7 +91,7 @@ void CallNode::connect_results(std::span<at::Tensor> results) {
 
 void CallNode::connect_targets(std::span<const autograd::Edge> targets) {
   autograd::edge_list edges;
-  for (const CallPlan::Stage::Edge& edge : entry_->plan().stages[stage_].edges)
+  for (const CallPlan::Part::Edge& edge : entry_->plan().parts[part_].edges)
     edges.push_back(targets[edge.target]);
   set_next_edges(std::move(edges));
 }
@@ -99,7 +99,7 @@ void CallNode::connect_targets(std::span<const autograd::Edge> targets) {
 autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
   const ir::Signature& signature = entry_->signature();
   const CallPlan& plan = entry_->plan();
-  const CallPlan::Stage& stage = plan.stages[stage_];
+  const CallPlan::Part& part = plan.parts[part_];
   if (c10::GradMode::is_enabled()) {
     TANDEM_UNSUPPORTED("call", "backward with create_graph=true through a compiled function",
                        "\n  remedy: compute the inner gradient inside the compiled function with "
@@ -109,9 +109,9 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
   bool any = false;
   for (size_t i = 0; i < tangents.size(); ++i) {
     if (!tangents[i].defined()) continue;
-    const ir::TangentFacts& facts = signature.tangents[stage.tangents[i]];
+    const ir::TangentFacts& facts = signature.tangents[part.tangents[i]];
     TORCH_CHECK(facts.raises.empty(), facts.raises);
-    defined[stage.tangents[i]] = any = true;
+    defined[part.tangents[i]] = any = true;
   }
   if (!any) return autograd::variable_list(num_outputs());
 
@@ -121,7 +121,7 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
   inputs.resize(first_tangent + signature.tangents.size());
   for (size_t i = 0; i < tangents.size(); ++i) {
     if (!tangents[i].defined()) continue;
-    const size_t tangent = stage.tangents[i];
+    const size_t tangent = part.tangents[i];
     inputs[first_tangent + tangent] = with_strides(tangents[i], plan.tangent_strides[tangent]);
   }
   tangents.clear();
@@ -130,9 +130,9 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
     RECORD_FUNCTION("tandem::backward", c10::ArrayRef<const c10::IValue>{});
     gradients = backward.kernels->run(inputs);
   }
-  autograd::variable_list ordered(stage.edges.size());
-  for (size_t i = 0; i < stage.edges.size(); ++i) {
-    ordered[i] = std::move(gradients[static_cast<size_t>(stage.edges[i].position)]);
+  autograd::variable_list ordered(part.edges.size());
+  for (size_t i = 0; i < part.edges.size(); ++i) {
+    ordered[i] = std::move(gradients[static_cast<size_t>(part.edges[i].position)]);
   }
   return ordered;
 }

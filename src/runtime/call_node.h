@@ -20,8 +20,8 @@ class CallNode : public torch::autograd::Node {
   /// The only node of its call.
   explicit CallNode(std::shared_ptr<const EntryState> entry) : entry_(std::move(entry)) {}
   /// One of several, which share what is kept.
-  CallNode(std::shared_ptr<const EntryState> entry, size_t stage, std::shared_ptr<KeptValues> kept)
-      : entry_(std::move(entry)), stage_(stage), shared_(std::move(kept)) {}
+  CallNode(std::shared_ptr<const EntryState> entry, size_t part, std::shared_ptr<KeptValues> kept)
+      : entry_(std::move(entry)), part_(part), shared_(std::move(kept)) {}
   ~CallNode() override { keep_parameter_edges(); }
   /// Where the deleter empties the edges before the destructor runs (libtorch 2.11).
   void before_delete() { keep_parameter_edges(); }
@@ -43,7 +43,7 @@ class CallNode : public torch::autograd::Node {
   void keep_parameter_edges();
 
   std::shared_ptr<const EntryState> entry_;
-  size_t stage_ = 0;
+  size_t part_ = 0;
   std::shared_ptr<KeptValues> shared_;
   KeptValues own_;
 };

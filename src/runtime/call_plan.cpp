@@ -57,7 +57,7 @@ class Planner {
     }
     plan_.is_plain = is_plain();
     if (plan_.is_plain) add_version_bumps();
-    add_stages();
+    add_parts();
     if (!plan_.is_plain) add_changes();
     for (const ir::TangentFacts& tangent : split_.signature.tangents) {
       plan_.tangent_strides.push_back(tangent.type->static_strides());
@@ -175,17 +175,17 @@ class Planner {
     return plan_.targets.size() - 1;
   }
 
-  void add_stages() {
+  void add_parts() {
     const ir::Signature& signature = split_.signature;
-    plan_.stages.resize(1);
+    plan_.parts.resize(1);
     for (size_t i = 0; i < signature.tangents.size(); ++i) {
-      const auto stage = static_cast<size_t>(signature.tangents[i].stage);
-      if (plan_.stages.size() <= stage) plan_.stages.resize(stage + 1);
-      plan_.stages[stage].tangents.push_back(i);
+      const auto part = static_cast<size_t>(signature.tangents[i].part);
+      if (plan_.parts.size() <= part) plan_.parts.resize(part + 1);
+      plan_.parts[part].tangents.push_back(i);
     }
     for (size_t i = 0; i < signature.gradients.size(); ++i) {
       const ir::GradientFacts& gradient = signature.gradients[i];
-      plan_.stages[static_cast<size_t>(gradient.stage)].edges.push_back(
+      plan_.parts[static_cast<size_t>(gradient.part)].edges.push_back(
           {target_of(gradient), static_cast<int64_t>(i)});
     }
     // Edges that are taken when the inputs have changed are those that the inputs came with only if
@@ -194,7 +194,7 @@ class Planner {
       return !input.history_changed && input.requires_grad == input.requires_grad_after;
     };
     plan_.has_plain_edges =
-        plan_.stages.size() == 1 && std::ranges::all_of(signature.inputs, keeps_edge) &&
+        plan_.parts.size() == 1 && std::ranges::all_of(signature.inputs, keeps_edge) &&
         std::ranges::all_of(plan_.targets, [](const auto& target) {
           return target.place.of == ir::Place::Of::Input && !target.after;
         });
@@ -202,16 +202,16 @@ class Planner {
   }
 
   void add_plain_edges() {
-    std::vector<CallPlan::Stage::Edge>& edges = plan_.stages[0].edges;
-    const auto input_of = [&](const CallPlan::Stage::Edge& edge) {
+    std::vector<CallPlan::Part::Edge>& edges = plan_.parts[0].edges;
+    const auto input_of = [&](const CallPlan::Part::Edge& edge) {
       return plan_.targets[edge.target].place.index;
     };
     const auto parameters =
-        std::stable_partition(edges.begin(), edges.end(), [&](const CallPlan::Stage::Edge& edge) {
+        std::stable_partition(edges.begin(), edges.end(), [&](const CallPlan::Part::Edge& edge) {
           return input_of(edge) >= split_.signature.lifted_count || !facts(input_of(edge)).is_leaf;
         });
     plan_.first_parameter_edge = static_cast<size_t>(parameters - edges.begin());
-    for (const CallPlan::Stage::Edge& edge : edges) plan_.edges.push_back({input_of(edge)});
+    for (const CallPlan::Part::Edge& edge : edges) plan_.edges.push_back({input_of(edge)});
   }
 
   /// Everything that happens to inputs and groups when the kernels are done.
@@ -237,7 +237,7 @@ class Planner {
     }
     for (CallPlan::Change& change : changes) {
       for (const ir::TangentFacts& tangent : signature.tangents) {
-        if (tangent.stage > 0 && tangent.place == change.place) change.stage = tangent.stage;
+        if (tangent.part > 0 && tangent.place == change.place) change.part = tangent.part;
       }
     }
     // A storage that is given to another input comes before its memory is given back.
@@ -252,8 +252,8 @@ class Planner {
   /// whose outcome its node leads to. Histories have no cycles: one is always ready.
   void order(std::vector<CallPlan::Change> changes) {
     const auto waits_for = [&](const CallPlan::Change& change, const ir::Place& other) {
-      if (change.stage < 0) return false;
-      for (const auto& edge : plan_.stages[static_cast<size_t>(change.stage)].edges) {
+      if (change.part < 0) return false;
+      for (const auto& edge : plan_.parts[static_cast<size_t>(change.part)].edges) {
         const CallPlan::Target& target = plan_.targets[edge.target];
         if (!target.after) continue;
         if (target.place == other) return true;

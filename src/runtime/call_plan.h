@@ -62,7 +62,7 @@ struct CallPlan {
   std::vector<Target> targets;
 
   /// One autograd node: of the results (0), or of one rewritten input or group.
-  struct Stage {
+  struct Part {
     struct Edge {
       size_t target = 0;
       int64_t position = 0;  // of the gradient among the backward graph's outputs
@@ -70,7 +70,7 @@ struct CallPlan {
     std::vector<size_t> tangents;  // in the order of the node's slots
     std::vector<Edge> edges;
   };
-  std::vector<Stage> stages;
+  std::vector<Part> parts;
 
   /// The edges of the only node of a call that gives gradients to inputs and nothing else. Arguments
   /// and closed-over tensors with a history first, closed-over leaves last: the edges of the latter
@@ -86,7 +86,7 @@ struct CallPlan {
   /// order in which each finds the edges that its node needs.
   struct Change {
     ir::Place place;
-    int64_t stage = -1;   // of its node, if it is rewritten
+    int64_t part = -1;   // of its node, if it is rewritten
     int64_t write = -1;   // its place in write_backs
     int64_t delta = 0;    // what its version counter moves by
   };

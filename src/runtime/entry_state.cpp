@@ -46,18 +46,18 @@ EntryState::EntryState(Joint joint, Split split, std::shared_ptr<Backend> backen
   if (split_.signature.training) {
     backward_ = std::make_unique<BackwardKernels>(split_.backward, backward_context(split_),
                                                   std::move(backend));
-    compile_stages();
+    compile_parts();
   }
 }
 
 /// The backward never compiles for the first time when it runs: each node of a call meets its own
 /// tangents first.
-void EntryState::compile_stages() {
-  if (plan_.stages.size() == 1) return;
-  for (const CallPlan::Stage& stage : plan_.stages) {
+void EntryState::compile_parts() {
+  if (plan_.parts.size() == 1) return;
+  for (const CallPlan::Part& part : plan_.parts) {
     std::vector<bool> defined(split_.signature.tangents.size());
-    for (size_t tangent : stage.tangents) defined[tangent] = true;
-    if (!stage.tangents.empty()) backward_->get(defined);
+    for (size_t tangent : part.tangents) defined[tangent] = true;
+    if (!part.tangents.empty()) backward_->get(defined);
   }
 }
 

@@ -42,7 +42,7 @@ class EntryState {
   EdgePool& edge_pool() const { return edge_pool_; }
 
  private:
-  void compile_stages();
+  void compile_parts();
 
   ir::Graph joint_;
   Split split_;

@@ -131,25 +131,25 @@ void Epilogue::switch_on_gradients() {
 }
 
 void Epilogue::make_nodes() {
-  if (plan_.stages.size() == 1) {
+  if (plan_.parts.size() == 1) {
     nodes_.push_back(libtorch::make_node<CallNode>(entry_));
   } else {
     const auto kept = std::make_shared<KeptValues>();
-    for (size_t stage = 0; stage < plan_.stages.size(); ++stage)
-      nodes_.push_back(libtorch::make_node<CallNode>(entry_, stage, kept));
+    for (size_t part = 0; part < plan_.parts.size(); ++part)
+      nodes_.push_back(libtorch::make_node<CallNode>(entry_, part, kept));
   }
-  for (size_t stage = 0; stage < nodes_.size(); ++stage) {
-    for (size_t tangent : plan_.stages[stage].tangents) {
+  for (size_t part = 0; part < nodes_.size(); ++part) {
+    for (size_t tangent : plan_.parts[part].tangents) {
       const Place& place = signature_.tangents[tangent].place;
       const auto write = std::ranges::find_if(plan_.write_backs, [&](const WriteBack& one) {
         return place.of == Place::Of::Input && one.input == place.index;
       });
       if (write != plan_.write_backs.end()) {
-        nodes_[stage]->add_input_metadata(outputs_[static_cast<size_t>(write->position)]);
+        nodes_[part]->add_input_metadata(outputs_[static_cast<size_t>(write->position)]);
       } else if (place.of == Place::Of::Output && !tensor_at(place).defined()) {
-        nodes_[stage]->add_input_metadata(sample_of(place.index));
+        nodes_[part]->add_input_metadata(sample_of(place.index));
       } else {
-        nodes_[stage]->add_input_metadata(tensor_at(place));
+        nodes_[part]->add_input_metadata(tensor_at(place));
       }
     }
   }
@@ -157,8 +157,8 @@ void Epilogue::make_nodes() {
 
 void Epilogue::change(const CallPlan::Change& change) {
   const at::Tensor& tensor = tensor_at(change.place);
-  if (change.stage > 0) {
-    static_cast<CallNode&>(*nodes_[static_cast<size_t>(change.stage)]).connect_targets(targets_);
+  if (change.part > 0) {
+    static_cast<CallNode&>(*nodes_[static_cast<size_t>(change.part)]).connect_targets(targets_);
   }
   if (change.place.of == Place::Of::Group) {
     const ir::GroupFacts& group = signature_.groups[static_cast<size_t>(change.place.index)];
@@ -212,7 +212,7 @@ void Epilogue::write_input(const CallPlan::Change& change, const at::Tensor& inp
       copy_below_autograd(input, data);
     }
   }
-  if (change.stage > 0) attach(input, change);
+  if (change.part > 0) attach(input, change);
 }
 
 void Epilogue::change_metadata(const at::Tensor& input, const ir::InputFacts& facts) {
@@ -242,7 +242,7 @@ void Epilogue::change_metadata(const at::Tensor& input, const ir::InputFacts& fa
 
 /// Makes the node of a rewritten input or group its history.
 void Epilogue::attach(const at::Tensor& tensor, const CallPlan::Change& change) {
-  Edge to(nodes_[static_cast<size_t>(change.stage)], 0);
+  Edge to(nodes_[static_cast<size_t>(change.part)], 0);
   if (tensor.is_view()) {
     auto between = libtorch::make_node<OverwrittenView>();
     between->add_next_edge(tensor.requires_grad() ? autograd::impl::gradient_edge(tensor) : Edge());
@@ -270,9 +270,9 @@ void Epilogue::finish_results() {
   } else {
     node.connect_targets(targets_);
   }
-  const CallPlan::Stage& stage = plan_.stages[0];
-  for (size_t slot = 0; slot < stage.tangents.size(); ++slot) {
-    const Place& place = signature_.tangents[stage.tangents[slot]].place;
+  const CallPlan::Part& part = plan_.parts[0];
+  for (size_t slot = 0; slot < part.tangents.size(); ++slot) {
+    const Place& place = signature_.tangents[part.tangents[slot]].place;
     const Edge edge(nodes_[0], static_cast<uint32_t>(slot));
     if (tensor_at(place).defined()) autograd::impl::set_gradient_edge(tensor_at(place), edge);
   }
@@ -339,7 +339,7 @@ void Epilogue::replay_views() {
 /// eager refuses to write it for that reason.
 void Epilogue::give_own_history(int64_t output) {
   at::Tensor& result = results_[static_cast<size_t>(output)];
-  const std::vector<size_t>& tangents = plan_.stages[0].tangents;
+  const std::vector<size_t>& tangents = plan_.parts[0].tangents;
   for (size_t slot = 0; slot < tangents.size(); ++slot) {
     if (!(signature_.tangents[tangents[slot]].place == Place{Place::Of::Output, output})) continue;
     Edge edge(nodes_[0], static_cast<uint32_t>(slot));

@@ -58,7 +58,7 @@ class Epilogue {
   std::span<at::Tensor> outputs_;
   std::span<at::Tensor> results_;
   std::vector<at::Tensor> bases_;  // by base of the signature
-  std::vector<NodePtr> nodes_;     // by stage
+  std::vector<NodePtr> nodes_;     // by part
   std::vector<Edge> targets_;      // by target of the plan
 };
 

@@ -103,8 +103,8 @@ struct Place {
 struct TangentFacts {
   Place place;
   TypePtr type;
-  int64_t stage = 0;  // autograd node that receives it: 0 that of the results, then one per
-                      // rewritten input or group
+  int64_t part = 0;  // of the backward, one per autograd node of the call: 0 that of the results,
+                     // then one per rewritten input or group
   std::string
       raises{};  // not empty: eager's backward raises this text as soon as the tangent is defined
 };
@@ -113,7 +113,7 @@ struct TangentFacts {
 struct GradientFacts {
   Place place;         // an input, a group or a result that was made a leaf
   bool after = false;  // of the input or group as the call leaves it, not as it came
-  int64_t stage = 0;   // autograd node that returns it
+  int64_t part = 0;    // of the backward that computes it
 };
 
 /// View ops that make aliasing outputs from one tensor. Input 0 of the graph is that tensor; its
