@@ -384,7 +384,7 @@ constexpr OpRow kRows[] = {
     pass_over("grid_sampler_3d", rules::grid_sampler),
     pass_over("grid_sampler_3d_backward", rules::grid_sampler_backward),
     pass_over("max_pool3d_with_indices", rules::max_pool3d_with_indices),
-    pass_over("max_pool3d_with_indices_backward", rules::like<1, Like::Suggested>),
+    pass_over("max_pool3d_with_indices_backward", rules::max_pool3d_backward),
     pass_over("max_unpool2d", rules::max_unpool2d),
     pass_over("max_unpool3d", rules::max_unpool3d),
 
@@ -419,7 +419,7 @@ constexpr OpRow kRows[] = {
     other("geqrf", rules::geqrf),
     other("linalg_eig", rules::eig),
     other("linalg_householder_product", rules::column_major_like_first),
-    other("linalg_matrix_exp", rules::like<0, Like::Contiguous>),
+    other("linalg_matrix_exp", rules::matrix_exp),
     other("linalg_solve_triangular", rules::solve_triangular),
     other("tril_indices", rules::triangle_indices),
     other("triu_indices", rules::triangle_indices),

@@ -88,6 +88,15 @@ MemoryFormat suggested_format(const TensorType& type) {
   return MemoryFormat::Contiguous;
 }
 
+std::optional<MemoryFormat> dense_format(const TensorType& type) {
+  at::Tensor meta = to_meta_tensor({std::make_shared<const TensorType>(type)});
+  for (MemoryFormat format :
+       {MemoryFormat::Contiguous, MemoryFormat::ChannelsLast3d, MemoryFormat::ChannelsLast}) {
+    if (meta.is_contiguous(format)) return format;
+  }
+  return std::nullopt;
+}
+
 TensorType contiguous(const TensorType& like, Sizes sizes, ScalarType dtype) {
   return TensorType::contiguous(dtype, std::move(sizes), like.device);
 }

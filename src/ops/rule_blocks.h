@@ -77,6 +77,9 @@ Results answer(Types&&... types) {
 /// channels_last(3d) if the strides look like it, else contiguous: what eager calls the suggested
 /// format.
 MemoryFormat suggested_format(const TensorType& type);
+/// The format in which nothing lies between the elements, if there is one. Kernels for dense data
+/// ask for it; unlike in the suggested format, the strides of dimensions of size 1 do not count.
+std::optional<MemoryFormat> dense_format(const TensorType& type);
 /// Of this format, which falls back to contiguous where the rank does not fit.
 TensorType with_sizes(const TensorType& like, Sizes sizes, MemoryFormat format);
 TensorType contiguous(const TensorType& like, Sizes sizes);

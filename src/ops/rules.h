@@ -87,6 +87,7 @@ Results repeat_interleave(const MetaCall& call);
 Results adaptive_avg_pool2d(const MetaCall& call);
 Results adaptive_avg_pool3d(const MetaCall& call);
 Results max_pool3d_with_indices(const MetaCall& call);
+Results max_pool3d_backward(const MetaCall& call);
 Results max_unpool2d(const MetaCall& call);
 Results max_unpool3d(const MetaCall& call);
 Results pad2d(const MetaCall& call);
@@ -119,6 +120,7 @@ Results pdist_forward(const MetaCall& call);
 Results addbmm(const MetaCall& call);
 Results eig(const MetaCall& call);
 Results geqrf(const MetaCall& call);
+Results matrix_exp(const MetaCall& call);
 
 // rules_rnn.cpp
 Results only_the_kernel_knows(const MetaCall& call);

@@ -22,6 +22,26 @@ struct Choice {
   MemoryFormat format = MemoryFormat::Contiguous;
 };
 
+/// One spatial dimension is computed as the second of two.
+TensorMeta with_second_dimension(TensorMeta meta) {
+  TensorType type = *meta.type;
+  type.strides.insert(type.strides.begin() + 2, type.sizes[2] * type.strides[2]);
+  type.sizes.insert(type.sizes.begin() + 2, 1);
+  meta.type = std::make_shared<const TensorType>(std::move(type));
+  return meta;
+}
+
+TensorType laid_out(const TensorType& like, Sizes sizes, MemoryFormat format) {
+  bool one_dimension = sizes.size() == 3;
+  if (one_dimension) sizes.insert(sizes.begin() + 2, 1);
+  TensorType type = with_sizes(like, std::move(sizes), format);
+  if (one_dimension) {
+    type.sizes.erase(type.sizes.begin() + 2);
+    type.strides.erase(type.strides.begin() + 2);
+  }
+  return type;
+}
+
 /// Also makes eager's own checks of the arguments.
 Choice choose(const Args& args, const TensorMeta& bias, const std::vector<int64_t>& bias_sizes) {
   using at::native::ConvBackend;
@@ -30,8 +50,7 @@ Choice choose(const Args& args, const TensorMeta& bias, const std::vector<int64_
     return symbolic(per_dimension(args.integers(name), spatial));
   };
   TensorMeta input_meta = args.meta("input");
-  // One spatial dimension is computed as two, of a contiguous copy; a hollow tensor cannot be
-  // copied.
+  // One spatial dimension is computed of a contiguous copy; a hollow tensor cannot be copied.
   if (spatial == 1) {
     input_meta.type = std::make_shared<const TensorType>(like_contiguous(*input_meta.type));
   }
@@ -49,10 +68,14 @@ Choice choose(const Args& args, const TensorMeta& bias, const std::vector<int64_
   Choice choice;
   choice.onednn = backend == ConvBackend::Mkldnn || backend == ConvBackend::MkldnnTranspose;
   // An empty batch runs no kernel, and the plain 3-d kernels answer contiguously whatever comes in.
-  bool contiguous = spatial == 1 || input.numel() == 0 ||
-                    (spatial == 3 && !choice.onednn && input.device().is_cpu());
-  if (!contiguous)
-    choice.format = at::native::_determine_backend_memory_format(input, weight, backend);
+  bool contiguous =
+      input.numel() == 0 || (spatial == 3 && !choice.onednn && input.device().is_cpu());
+  if (contiguous) return choice;
+  if (spatial == 1) {
+    input = to_hollow_tensor(with_second_dimension(input_meta));
+    weight = to_hollow_tensor(with_second_dimension(args.meta("weight")));
+  }
+  choice.format = at::native::_determine_backend_memory_format(input, weight, backend);
   return choice;
 }
 
@@ -86,7 +109,7 @@ Results convolution(const MetaCall& call) {
                         ? (size - 1) * stride[i] - 2 * padding[i] + reach + output_padding[i] + 1
                         : floordiv(size + 2 * padding[i] - reach - 1, stride[i]) + 1);
   }
-  return answer(with_sizes(input, std::move(sizes), choice.format));
+  return answer(laid_out(input, std::move(sizes), choice.format));
 }
 
 Results convolution_backward(const MetaCall& call) {
@@ -108,8 +131,8 @@ Results convolution_backward(const MetaCall& call) {
   Sizes weight_sizes = weight.sizes;
   if (unasked && weight.rank() == 3) weight_sizes.insert(weight_sizes.begin() + 2, 1);
   return answer(
-      mask[0] ? tensor_result(with_sizes(input, input.sizes, choice.format)) : undefined_result(),
-      mask[1] || unasked ? tensor_result(with_sizes(weight, weight_sizes, choice.format))
+      mask[0] ? tensor_result(laid_out(input, input.sizes, choice.format)) : undefined_result(),
+      mask[1] || unasked ? tensor_result(laid_out(weight, weight_sizes, choice.format))
                          : undefined_result(),
       mask[2] ? tensor_result(contiguous(grad, {grad.sizes[1]})) : undefined_result());
 }

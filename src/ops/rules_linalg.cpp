@@ -90,4 +90,15 @@ Results geqrf(const MetaCall& call) {
   return answer(column_major(*self, self->sizes), contiguous(*self, std::move(tau)));
 }
 
+Results matrix_exp(const MetaCall& call) {
+  Args args(call);
+  const TensorMeta& self = args.meta(0);
+  if (!is_square(*self.type)) return std::nullopt;
+  // Of one element: eager calls exp(), a pointwise op.
+  if (self.type->sizes.back() == ir::Size(1)) {
+    return answer(iterated(args, {&self}, self.type->dtype));
+  }
+  return answer(like_contiguous(*self.type));
+}
+
 }  // namespace tandem::ops::rules

@@ -20,6 +20,17 @@ ScalarType statistics_dtype(const TensorType& input,
   return input.dtype;
 }
 
+/// The layout of a batch norm's result or gradient: `fast` if the other operands allow the kernel
+/// for dense data.
+TensorType like_batch_norm(const TensorType& input, bool fast) {
+  auto format = fast && on_host(input) ? dense_format(input) : std::nullopt;
+  return with_sizes(input, input.sizes, format.value_or(suggested_format(input)));
+}
+
+bool is_dense_vector(const TensorType* type) {
+  return !type || dense_format(*type) == MemoryFormat::Contiguous;
+}
+
 struct BatchNorm {
   TensorType output, save;
 };
@@ -30,8 +41,13 @@ std::optional<BatchNorm> batch_norm_types(const Args& args, bool has_statistics,
   ScalarType dtype =
       statistics_dtype(*input, {args.tensor("weight"), args.tensor("bias"),
                                 has_statistics ? args.tensor("running_mean") : nullptr});
+  bool fast = is_dense_vector(args.tensor("weight")) && is_dense_vector(args.tensor("bias"));
+  if (has_statistics) {
+    fast = fast && is_dense_vector(args.tensor("running_mean")) &&
+           is_dense_vector(args.tensor("running_var"));
+  }
   Sizes sizes{saves ? input->sizes[1] : ir::Size(0)};
-  return BatchNorm{like_suggested(*input), contiguous(*input, sizes, dtype)};
+  return BatchNorm{like_batch_norm(*input, fast), contiguous(*input, sizes, dtype)};
 }
 
 TensorType empty_reserve(const TensorType& like) { return contiguous(like, {0}, ScalarType::Byte); }
@@ -92,12 +108,13 @@ Results batch_norm_no_update(const MetaCall& call) {
 
 Results batch_norm_backward(const MetaCall& call) {
   Args args(call);
-  const TensorType* input = args.tensor("input");
+  const TensorType *input = args.tensor("input"), *grad = args.tensor("grad_out");
   std::vector<int64_t> mask = args.integers("output_mask");
-  if (!input || input->rank() < 2) return std::nullopt;
+  if (!input || !grad || input->rank() < 2) return std::nullopt;
   ScalarType dtype = statistics_dtype(*input, {args.tensor("weight"), args.tensor("running_mean")});
+  bool fast = dense_format(*grad) && suggested_format(*input) == suggested_format(*grad);
   TensorType parameter = contiguous(*input, {input->sizes[1]}, dtype);
-  return answer(mask[0] ? tensor_result(like_suggested(*input)) : undefined_result(),
+  return answer(mask[0] ? tensor_result(like_batch_norm(*input, fast)) : undefined_result(),
                 mask[1] ? tensor_result(parameter) : undefined_result(),
                 mask[2] ? tensor_result(parameter) : undefined_result());
 }

@@ -15,6 +15,18 @@ bool has_images(const TensorType& type, int64_t spatial) {
   return type.rank() == spatial + 1 || type.rank() == spatial + 2;
 }
 
+/// Laid out as eager does without a batch: as a batch of one, dense like the operand.
+TensorType single_volume(TensorType operand, Sizes sizes) {
+  operand.strides.insert(operand.strides.begin(), operand.sizes[0] * operand.strides[0]);
+  operand.sizes.insert(operand.sizes.begin(), 1);
+  sizes.insert(sizes.begin(), 1);
+  MemoryFormat format = dense_format(operand).value_or(MemoryFormat::Contiguous);
+  TensorType type = with_sizes(operand, std::move(sizes), format);
+  type.sizes.erase(type.sizes.begin());
+  type.strides.erase(type.strides.begin());
+  return type;
+}
+
 std::vector<int64_t> three(std::vector<int64_t> numbers, const std::vector<int64_t>& otherwise) {
   if (numbers.empty()) return otherwise;
   if (numbers.size() == 1) numbers.resize(3, numbers[0]);
@@ -88,8 +100,18 @@ Results max_pool3d_with_indices(const MetaCall& call) {
   if (sizes[sizes.size() - 4] == ir::Size(0)) return std::nullopt;
   MemoryFormat format = suggested_format(*self);
   if (format == MemoryFormat::ChannelsLast) return std::nullopt;  // a single volume: eager refuses
-  TensorType output = with_sizes(*self, std::move(sizes), format);
+  TensorType output = with_sizes(*self, sizes, format);
+  if (self->rank() == 4) output = single_volume(*self, std::move(sizes));
   return answer(output, with_dtype(output, ScalarType::Long));
+}
+
+Results max_pool3d_backward(const MetaCall& call) {
+  Args args(call);
+  const TensorType *grad = args.tensor("grad_output"), *self = args.tensor("self");
+  if (!has_images(*self, 3) || grad->rank() != self->rank()) return std::nullopt;
+  if (self->rank() == 5) return answer(like_suggested(*self));
+  if (suggested_format(*grad) == MemoryFormat::ChannelsLast) return std::nullopt;  // refused
+  return answer(single_volume(*grad, self->sizes));
 }
 
 Results max_unpool2d(const MetaCall& call) {

@@ -60,6 +60,10 @@ class Judge {
 
   std::vector<ModeResult> run() {
     eager_ = make();
+    if (!settings_.refused.empty()) {
+      run_refused();
+      return results_;
+    }
     run_compiled(Mutations::in_graph);
     if (results_.front().outcome != ModeResult::Outcome::Passed) return results_;
     run_compiled(Mutations::epilogue);
@@ -133,6 +137,20 @@ class Judge {
       }
     }
     if (compiled.refused) result.refusal = compiled.error;
+  }
+
+  /// On the list of differences: refused with a reason, before any effect.
+  void run_refused() {
+    ModeResult result{"in graph"};
+    const Program program = make();
+    const Handle handle = compile(program, {});
+    const Observation seen = observe(program, handle.call, 0, settings_);
+    check_case(result, eager(0));
+    if (!seen.refused || seen.error.find(settings_.refused) == std::string::npos)
+      result.differences.push_back("not refused with \"" + settings_.refused + "\": " + seen.error);
+    if (seen.touched)
+      result.differences.push_back("refused, but it has changed the " + seen.touched_what);
+    add(std::move(result));
   }
 
   void add(ModeResult result) {

@@ -49,6 +49,10 @@ using MakeProgram = std::function<Program()>;
 struct Settings {
   /// Gradients may differ in the last bits: sums in another order (ruling 25).
   bool sums_may_round = false;
+  /// Results that are views have a node of ours, not that of a view op.
+  bool own_view_nodes = false;
+  /// Words of our UnsupportedError for a program that eager runs; empty: it must run.
+  std::string refused{};
   /// Words of the error that eager raises in the call; empty: it must not raise.
   std::string raises{};
   /// The same of differentiating what the call returns. Several errors share the words.

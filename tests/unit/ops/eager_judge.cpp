@@ -9,7 +9,7 @@
 namespace tandem::ops::testing {
 namespace {
 
-constexpr int kCallsPerCase = 60;
+constexpr int kCallsPerCase = 200;
 
 std::string text_of(const std::vector<int64_t>& numbers) {
   std::ostringstream out;

@@ -161,8 +161,14 @@ std::vector<int64_t> three(Random& random, int64_t low, int64_t high) {
   return {random.integer(low, high), random.integer(low, high), random.integer(low, high)};
 }
 
+at::Tensor channels_last_without_batch(Random& random) {
+  at::Tensor self = random.tensor({1, random.integer(1, 3), 5, 6, 5});
+  return self.contiguous(at::MemoryFormat::ChannelsLast3d).squeeze(0);
+}
+
 Arguments max_pool3d(Random& random) {
-  return {volume(random, random.floating()),
+  bool no_batch = random.integer(0, 4) == 0;
+  return {no_batch ? channels_last_without_batch(random) : volume(random, random.floating()),
           three(random, 2, 3),
           three(random, 1, 2),
           three(random, 0, 1),
@@ -171,11 +177,14 @@ Arguments max_pool3d(Random& random) {
 }
 
 Arguments max_pool3d_backward(Random& random) {
-  at::Tensor self = volume(random, random.floating());
-  if (self.dim() == 4) self = self.contiguous();
+  bool no_batch = random.integer(0, 4) == 0;
+  at::Tensor self =
+      no_batch ? channels_last_without_batch(random) : volume(random, random.floating());
+  if (self.dim() == 4 && !no_batch) self = self.contiguous();
   std::vector<int64_t> kernel{2, 2, 2}, zero{0, 0, 0}, one{1, 1, 1};
   auto [output, indices] = at::max_pool3d_with_indices(self, kernel, kernel, zero, one, false);
-  return {gradient(random, output), self, kernel, kernel, zero, one, false, indices};
+  at::Tensor grad = no_batch && random.coin() ? output : gradient(random, output);
+  return {grad, self, kernel, kernel, zero, one, false, indices};
 }
 
 Arguments adaptive_avg_pool3d(Random& random) {
