@@ -152,8 +152,7 @@ class Builder {
       }
     }
     for (size_t i = 0; i < signature_.groups.size(); ++i) {
-      if (group(i).edge.is_valid())
-        add_target(Place::Of::Group, i, false, group(i).edge, false);
+      if (group(i).edge.is_valid()) add_target(Place::Of::Group, i, false, group(i).edge, false);
     }
     for (size_t i = 0; i < signature_.outputs.size(); ++i) {
       if (signature_.outputs[i].made_leaf)
@@ -206,8 +205,8 @@ class Builder {
     if (tangents.empty()) return;
     std::vector<const Target*> wanted;
     for (const Target& target : targets_) {
-      const bool own = part > 0 && target.after &&
-                       target.place == signature_.tangents[tangents[0]].place;
+      const bool own =
+          part > 0 && target.after && target.place == signature_.tangents[tangents[0]].place;
       if (target.cut) own ? target.cut->open() : target.cut->close();
       if (own) continue;
       wanted.push_back(&target);
@@ -221,8 +220,8 @@ class Builder {
       values.push_back(gradient.defined() ? tracing::current_value(gradient) : ir::kNoValue);
     if (parts_ > 1) drop_independent(values);
     // Eager raises when the backward gets here, so it must get here.
-    const bool raises = std::ranges::any_of(
-        gradients.raises, [](const std::string& text) { return !text.empty(); });
+    const bool raises = std::ranges::any_of(gradients.raises,
+                                            [](const std::string& text) { return !text.empty(); });
     for (size_t i = 0; i < wanted.size(); ++i) add_gradient(*wanted[i], part, values[i], raises);
   }
 
@@ -252,9 +251,10 @@ class Builder {
 
   void add_gradient(const Target& target, int64_t part, ir::ValueId value, bool raises) {
     const ir::GradientFacts facts{.place = target.place, .after = target.after, .part = part};
-    const bool of_input = facts.place.of == Place::Of::Input && !facts.after && part == 0 &&
-                          std::ranges::find(signature_.gradients, facts.place,
-                                            &ir::GradientFacts::place) == signature_.gradients.end();
+    const bool of_input =
+        facts.place.of == Place::Of::Input && !facts.after && part == 0 &&
+        std::ranges::find(signature_.gradients, facts.place, &ir::GradientFacts::place) ==
+            signature_.gradients.end();
     if (value == ir::kNoValue && !of_input && !raises) return;
     const auto inputs = static_cast<int64_t>(signature_.inputs.size());
     const int64_t index = of_input ? target.place.index : inputs + further_gradients_++;
@@ -283,7 +283,7 @@ class Builder {
   const std::vector<size_t> order_;
   std::vector<ir::ValueId> results_;
   std::vector<ir::Output> outputs_;
-  std::vector<Root> roots_;       // one per tangent
+  std::vector<Root> roots_;  // one per tangent
   std::deque<Target> targets_;
   int64_t parts_ = 1;
   int64_t further_gradients_ = 0;

@@ -9,8 +9,7 @@ std::vector<ir::ValueId> memory_roots(const ir::Graph& graph) {
   for (ir::ValueId input : graph.inputs()) roots[static_cast<size_t>(input)] = input;
   graph.for_each_node([&](const ir::Node& node) {
     ir::ValueId source = ir::kNoValue;
-    if (node.kind() == ir::NodeKind::Op && !node.operands().empty() &&
-        info(node.op()).is_view) {
+    if (node.kind() == ir::NodeKind::Op && !node.operands().empty() && info(node.op()).is_view) {
       if (const auto* operand = node.operands()[0].get_if<ir::ValueId>()) source = *operand;
     }
     for (ir::ValueId result : node.results()) {

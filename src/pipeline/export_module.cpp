@@ -107,11 +107,12 @@ void check_inputs(const tracing::Trace& trace, const ir::Signature& signature, b
       const auto input = static_cast<size_t>(signature.groups[0].members[i]);
       return trace.name_of(trace.stand_ins()[order[input]]);
     };
-    TANDEM_UNSUPPORTED("export", member(0), " and ", member(1),
-                       " share memory that the forward writes, and inputs of a graph are "
-                       "independent of each other",
-                       base::detail_line("at", trace.line_of(trace.stand_ins()[order[first]].tensor)),
-                       "\n  remedy: pass tensors that do not overlap, or clone() one of them");
+    TANDEM_UNSUPPORTED(
+        "export", member(0), " and ", member(1),
+        " share memory that the forward writes, and inputs of a graph are "
+        "independent of each other",
+        base::detail_line("at", trace.line_of(trace.stand_ins()[order[first]].tensor)),
+        "\n  remedy: pass tensors that do not overlap, or clone() one of them");
   }
   if (signature.grad_mode_after) {
     TANDEM_UNSUPPORTED("export", "the forward leaves grad mode ",

@@ -89,8 +89,7 @@ std::optional<std::string> AliasGuard::group_mismatch(
   const Member& first = group.members[0];
   const at::Tensor& leader = *inputs[first.input];
   const at::Tensor root = group.is_root ? ops::root_of(leader) : at::Tensor();
-  if (group.is_root &&
-      (!group.base->matches(root) || root.storage_offset() != group.offset)) {
+  if (group.is_root && (!group.base->matches(root) || root.storage_offset() != group.offset)) {
     return base::str("the tensor that ", names_[first.input],
                      " is a view of: ", group.base->difference(root));
   }

@@ -193,11 +193,11 @@ class Planner {
     const auto keeps_edge = [](const ir::InputFacts& input) {
       return !input.history_changed && input.requires_grad == input.requires_grad_after;
     };
-    plan_.has_plain_edges =
-        plan_.parts.size() == 1 && std::ranges::all_of(signature.inputs, keeps_edge) &&
-        std::ranges::all_of(plan_.targets, [](const auto& target) {
-          return target.place.of == ir::Place::Of::Input && !target.after;
-        });
+    plan_.has_plain_edges = plan_.parts.size() == 1 &&
+                            std::ranges::all_of(signature.inputs, keeps_edge) &&
+                            std::ranges::all_of(plan_.targets, [](const auto& target) {
+                              return target.place.of == ir::Place::Of::Input && !target.after;
+                            });
     if (plan_.has_plain_edges) add_plain_edges();
   }
 

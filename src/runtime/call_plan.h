@@ -17,7 +17,8 @@ struct SavedSlot {
   /// nothing refers back to the input, and the version is checked.
   bool shallow = false;
   int64_t written = -1;  // the input whose new data it is: the handle is made once that is written
-  int64_t watched = -1;  // an input whose new data it shows in another shape: its version is checked
+  int64_t watched =
+      -1;  // an input whose new data it shows in another shape: its version is checked
 
   /// Somebody else could write what it shows, and eager would notice.
   bool is_watched() const { return output >= 0 || base >= 0 || shallow || watched >= 0; }
@@ -72,9 +73,9 @@ struct CallPlan {
   };
   std::vector<Part> parts;
 
-  /// The edges of the only node of a call that gives gradients to inputs and nothing else. Arguments
-  /// and closed-over tensors with a history first, closed-over leaves last: the edges of the latter
-  /// are the same in every call.
+  /// The edges of the only node of a call that gives gradients to inputs and nothing else.
+  /// Arguments and closed-over tensors with a history first, closed-over leaves last: the edges of
+  /// the latter are the same in every call.
   struct GradientEdge {
     int64_t input = 0;
   };
@@ -87,8 +88,8 @@ struct CallPlan {
   struct Change {
     ir::Place place;
     int64_t part = -1;   // of its node, if it is rewritten
-    int64_t write = -1;   // its place in write_backs
-    int64_t delta = 0;    // what its version counter moves by
+    int64_t write = -1;  // its place in write_backs
+    int64_t delta = 0;   // what its version counter moves by
   };
   std::vector<Change> changes;
   /// Nothing happens but kernels, write-backs below autograd, fresh results and aliases of inputs.

@@ -172,7 +172,8 @@ void Epilogue::change(const CallPlan::Change& change) {
     // Before their edges are taken: views renew their grad_fn when the version has moved.
     for (int64_t member : group.members) {
       const ir::InputFacts& facts = signature_.inputs[static_cast<size_t>(member)];
-      if (facts.counter_of < 0) move_version(inputs_[static_cast<size_t>(member)], facts.version_delta);
+      if (facts.counter_of < 0)
+        move_version(inputs_[static_cast<size_t>(member)], facts.version_delta);
     }
     settle(change.place);
     for (int64_t member : group.members) {
@@ -277,8 +278,7 @@ void Epilogue::finish_results() {
     if (tensor_at(place).defined()) autograd::impl::set_gradient_edge(tensor_at(place), edge);
   }
   keep_written_handles(plan_, inputs_, outputs_);
-  node.kept().save(*entry_, inputs_.first(signature_.inputs.size()), outputs_, results_,
-                   bases_);
+  node.kept().save(*entry_, inputs_.first(signature_.inputs.size()), outputs_, results_, bases_);
 }
 
 template <class Place>

@@ -43,10 +43,12 @@ void KeptValues::save(const EntryState& entry, std::span<const at::Tensor> input
       values_.push_back(value.tensor_data());
     } else if (slot.watched >= 0) {
       const at::Tensor& input = inputs[static_cast<size_t>(slot.watched)];
-      watched_.push_back({input.unsafeGetTensorImpl()->version_counter(), version_to_save(input), -1});
+      watched_.push_back(
+          {input.unsafeGetTensorImpl()->version_counter(), version_to_save(input), -1});
       values_.push_back(std::move(value));
     } else if (slot.shallow) {
-      watched_.push_back({value.unsafeGetTensorImpl()->version_counter(), version_to_save(value), -1});
+      watched_.push_back(
+          {value.unsafeGetTensorImpl()->version_counter(), version_to_save(value), -1});
       values_.push_back(std::move(value));
     } else {
       values_.push_back(std::move(value));
@@ -85,9 +87,9 @@ void KeptValues::check_versions(const EntryState& entry, const Backward& backwar
     const Watched& watched = watched_[result++];
     const uint32_t now = watched.counter.current_version();
     if (backward.reads[i] && now != watched.version) {
-      const auto origin = watched.number < 0
-                              ? autograd::Edge()
-                              : autograd::Edge(node.getptr(), static_cast<uint32_t>(watched.number));
+      const auto origin =
+          watched.number < 0 ? autograd::Edge()
+                             : autograd::Edge(node.getptr(), static_cast<uint32_t>(watched.number));
       throw_modified(kept, origin, now, watched.version);
     }
   }

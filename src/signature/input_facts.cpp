@@ -23,8 +23,7 @@ bool history_changed(const at::Tensor& tensor, const autograd::Edge& edge) {
          !(autograd::impl::gradient_edge(tensor) == edge);
 }
 
-ir::StorageChange storage_change(const StandIn& stand_in,
-                                 at::FunctionalTensorWrapper& wrapper) {
+ir::StorageChange storage_change(const StandIn& stand_in, at::FunctionalTensorWrapper& wrapper) {
   if (wrapper.was_storage_changed()) return ir::StorageChange::Replaced;
   if (stand_in.storage->_unsafe_get_target() != storage_of(stand_in.tensor))
     return ir::StorageChange::Grown;

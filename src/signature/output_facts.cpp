@@ -68,8 +68,8 @@ class Reader {
       index_of_result_.emplace(result.unsafeGetTensorImpl(), values.size() - 1);
       ++results_on_storage_[storage_of(result)];
       // A base that was transposed in place still is the base; a detached copy of one is not.
-      if (!result.is_view() && (wrapper_of(result).view_metas().empty() ||
-                                wrapper_of(result).has_metadata_mutation())) {
+      if (!result.is_view() &&
+          (wrapper_of(result).view_metas().empty() || wrapper_of(result).has_metadata_mutation())) {
         whole_of_storage_.emplace(storage_of(result), result);
       }
     }

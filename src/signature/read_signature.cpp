@@ -50,9 +50,8 @@ void add_groups(const tracing::Trace& trace, const std::vector<int64_t>& positio
       input.group = static_cast<int64_t>(signature.groups.size());
       // A view renews its grad_fn whenever its base was written, also without autograd.
       if (group.is_root) {
-        input.history_changed =
-            facts.history_changed ||
-            (input.history_changed && is_reshaped(trace.stand_ins()[stand_in]));
+        input.history_changed = facts.history_changed ||
+                                (input.history_changed && is_reshaped(trace.stand_ins()[stand_in]));
       }
     }
     signature.groups.push_back(std::move(facts));

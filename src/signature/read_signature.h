@@ -15,8 +15,8 @@ std::vector<size_t> calling_order(const tracing::Trace& trace);
 /// What a run says of a call, and the stand-ins that joint needs to differentiate it.
 struct Reading {
   ir::Signature signature;
-  std::vector<Base> bases{};          // one per base of the signature
-  std::vector<size_t> groups{};       // of the trace, one per group of the signature
+  std::vector<Base> bases{};            // one per base of the signature
+  std::vector<size_t> groups{};         // of the trace, one per group of the signature
   std::vector<ir::ValueId> new_data{};  // one per input: its value as the call leaves it
 };
 

@@ -69,10 +69,10 @@ class Builder {
   Builder(const ir::Graph& recorded, const SameViews& same, ir::ValueId root)
       : recorded_(recorded), same_(same), root_(same(root)) {
     replay_.graph.set_name("views");
-    source_ = replay_.graph
-                  .add_input(recorded.value(root).tensor_type(), ir::Descriptor::user_input(0),
-                             "source")
-                  .id();
+    source_ =
+        replay_.graph
+            .add_input(recorded.value(root).tensor_type(), ir::Descriptor::user_input(0), "source")
+            .id();
   }
 
   void set_source(ir::Place source, bool as_found, bool detached) {
@@ -161,8 +161,7 @@ class Replays {
       detaches = detaches || view->op().schema().name() == "aten::detach";
       at = source_of(*view);
     }
-    auto* storage =
-        static_cast<at::functionalization::FunctionalStorageImpl*>(storage_of(result));
+    auto* storage = static_cast<at::functionalization::FunctionalStorageImpl*>(storage_of(result));
     const ir::ValueId whole = tracing::current_value(storage->base());
     const int64_t group = reading_.signature.inputs[static_cast<size_t>(facts.source)].group;
     if (group >= 0) {
@@ -183,10 +182,10 @@ class Replays {
     ir::ViewReplay replay;
     replay.source = {ir::Place::Of::Base, base};
     replay.graph.set_name("views");
-    const ir::ValueId input = replay.graph
-                                  .add_input(graph_.value(whole).tensor_type(),
-                                             ir::Descriptor::user_input(0), "source")
-                                  .id();
+    const ir::ValueId input =
+        replay.graph
+            .add_input(graph_.value(whole).tensor_type(), ir::Descriptor::user_input(0), "source")
+            .id();
     const ir::Node& view = replay.graph.add_op(
         {.op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::as_strided", ""),
          .operands = {input, type->sizes, type->strides, ir::Size(result.storage_offset())},
@@ -196,8 +195,7 @@ class Replays {
   }
 
   void finish() {
-    for (auto& [key, builder] : builders_)
-      reading_.signature.replays.push_back(builder.take());
+    for (auto& [key, builder] : builders_) reading_.signature.replays.push_back(builder.take());
   }
 
  private:
@@ -264,8 +262,8 @@ class Replays {
 };
 
 bool is_replayed(const ir::OutputFacts& facts) {
-  return facts.kind == ir::OutputKind::AliasOfInput ||
-         facts.kind == ir::OutputKind::AliasOfBase || facts.kind == ir::OutputKind::AliasOfOutput;
+  return facts.kind == ir::OutputKind::AliasOfInput || facts.kind == ir::OutputKind::AliasOfBase ||
+         facts.kind == ir::OutputKind::AliasOfOutput;
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ using ops::root_of;
 
 bool have_one_root(std::span<const at::Tensor> members) {
   const at::Tensor root = root_of(members[0]);
-  return std::ranges::all_of(members,
-                             [&](const at::Tensor& member) { return root_of(member).is_same(root); });
+  return std::ranges::all_of(
+      members, [&](const at::Tensor& member) { return root_of(member).is_same(root); });
 }
 
 }  // namespace
@@ -34,8 +34,7 @@ std::vector<std::vector<size_t>> related(std::span<const at::Tensor> tensors, bo
     for (size_t j = 0; j < i; ++j) {
       if (component[j] == component[i] || !tensors[i].storage().is_alias_of(tensors[j].storage()))
         continue;
-      const bool views = (all_views || tensors[i].requires_grad()) &&
-                         c10::GradMode::is_enabled() &&
+      const bool views = (all_views || tensors[i].requires_grad()) && c10::GradMode::is_enabled() &&
                          root_of(tensors[i]).is_same(root_of(tensors[j]));
       if (!views && !ops::shares_memory(tensors[i], tensors[j])) continue;
       any = true;
@@ -52,8 +51,7 @@ std::vector<std::vector<size_t>> related(std::span<const at::Tensor> tensors, bo
 
 std::string cannot_be_group(std::span<const at::Tensor> members) {
   for (const at::Tensor& member : members) {
-    if (member.scalar_type() != members[0].scalar_type())
-      return "they see it as different dtypes";
+    if (member.scalar_type() != members[0].scalar_type()) return "they see it as different dtypes";
   }
   if (have_one_root(members)) return {};
   // Without a common root each member stands for itself: that is what autograd sees outside, too.

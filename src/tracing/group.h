@@ -15,10 +15,10 @@ namespace tandem::tracing {
 /// Tensors that share memory when the function starts. Their stand-ins are views of one base, so
 /// that a write through one is seen through the others, as it is outside.
 struct Group {
-  at::Tensor real;        // the base
-  bool is_root = false;   // the base is what autograd knows all members to be views of; otherwise
-                          // a flat stretch of their storage that autograd knows nothing of
-  at::Tensor tensor;      // stand-in of the base
+  at::Tensor real;       // the base
+  bool is_root = false;  // the base is what autograd knows all members to be views of; otherwise
+                         // a flat stretch of their storage that autograd knows nothing of
+  at::Tensor tensor;     // stand-in of the base
   ir::ValueId input = ir::kNoValue;
   std::vector<size_t> members{};  // positions among the stand-ins
 
@@ -44,8 +44,10 @@ Group make_group(Recording& recording, std::span<const at::Tensor> members, int6
                  bool caller_in_inference_mode);
 
 /// The stand-in of a member: a view of the base, and a graph input of its own, which the graph uses
-/// if nobody writes the group. `equal_members` earlier ones have the same sizes, strides and offset.
+/// if nobody writes the group. `equal_members` earlier ones have the same sizes, strides and
+/// offset.
 StandIn make_member(Recording& recording, const Group& group, const at::Tensor& real,
-                    size_t equal_members, ir::Descriptor role, std::string name, bool caller_in_inference_mode);
+                    size_t equal_members, ir::Descriptor role, std::string name,
+                    bool caller_in_inference_mode);
 
 }  // namespace tandem::tracing

@@ -90,7 +90,8 @@ void Trace::find_groups(const detail::Flat& arguments) {
   std::vector<at::Tensor> tensors;
   std::unordered_set<const c10::TensorImpl*> seen;
   const auto add = [&](const at::Tensor& tensor) {
-    if (tensor.defined() && tensor.has_storage() && seen.insert(tensor.unsafeGetTensorImpl()).second)
+    if (tensor.defined() && tensor.has_storage() &&
+        seen.insert(tensor.unsafeGetTensorImpl()).second)
       tensors.push_back(tensor);
   };
   for (const at::Tensor& tensor : arguments.tensors) add(tensor);
@@ -121,12 +122,12 @@ void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
   auto [it, is_new] = position_.try_emplace(real.unsafeGetTensorImpl(), here);
   const auto group = group_of_.find(real.unsafeGetTensorImpl());
   const bool in_inference = ambient_.caller_in_inference_mode();
-  StandIn stand_in = group == group_of_.end()
-                         ? make_stand_in(recording_, real, std::move(role), std::move(name),
-                                         in_inference)
-                         : make_member(recording_, groups_[group->second], real,
-                                       equal_members(groups_[group->second], real),
-                                       std::move(role), std::move(name), in_inference);
+  StandIn stand_in =
+      group == group_of_.end()
+          ? make_stand_in(recording_, real, std::move(role), std::move(name), in_inference)
+          : make_member(recording_, groups_[group->second], real,
+                        equal_members(groups_[group->second], real), std::move(role),
+                        std::move(name), in_inference);
   if (!is_new) {
     // The same tensor object twice: the function must see one tensor, the graph keeps both inputs.
     const StandIn& first = stand_ins_[it->second];
@@ -219,8 +220,7 @@ std::optional<Retrace> Trace::retrace() const {
       needed = needed || is_written(a) || is_written(b);
     }
     // A differentiable write to one view of a tensor gives all of its views a history.
-    if ((got_history(a) || got_history(b)) &&
-        ops::root_of(a.real).is_same(ops::root_of(b.real))) {
+    if ((got_history(a) || got_history(b)) && ops::root_of(a.real).is_same(ops::root_of(b.real))) {
       note(i, j);
       needed = needed || !retrace_.group_all_views;
       retrace.group_all_views = true;
@@ -297,8 +297,8 @@ void Trace::run(const detail::FlatFunction& function) {
 }
 
 /// A view renews its grad_fn when the version of its base moves, by making the view again. Of a
-/// base that was transposed in place since, that is another view or none at all; the grad_fn that it
-/// has is right as long as only sizes and strides were changed.
+/// base that was transposed in place since, that is another view or none at all; the grad_fn that
+/// it has is right as long as only sizes and strides were changed.
 void Trace::keep_history(const at::Tensor& result) const {
   if (!result.is_view() || !result.requires_grad()) return;
   const at::Tensor base(result._base());
@@ -309,8 +309,7 @@ void Trace::keep_history(const at::Tensor& result) const {
     TANDEM_UNSUPPORTED("trace",
                        "a result is a view of a tensor that was reshaped and written in place "
                        "after the view was taken",
-                       base::detail_line("at", line_of(base)),
-                       "\n  value:  ", tensor_text(result),
+                       base::detail_line("at", line_of(base)), "\n  value:  ", tensor_text(result),
                        "\n  remedy: take the view again after the last change, or return a copy "
                        "of it (clone())");
   }

@@ -65,14 +65,15 @@ Category intermediate_base() {
                             out.t_();
                             return {out};
                           }),
-              judged_both("test_output_aliases_intermediate_inplace_view_and_view", {{2, 3}},
-                          [](Tensors& a) -> Tensors {
-                            at::Tensor out = a[0] * 3;
-                            at::Tensor before = out.view(-1);
-                            out.t_();
-                            return {before, out, out.unsqueeze(0)};
-                          },
-                          views_with_own_nodes()),
+              judged_both(
+                  "test_output_aliases_intermediate_inplace_view_and_view", {{2, 3}},
+                  [](Tensors& a) -> Tensors {
+                    at::Tensor out = a[0] * 3;
+                    at::Tensor before = out.view(-1);
+                    out.t_();
+                    return {before, out, out.unsqueeze(0)};
+                  },
+                  views_with_own_nodes()),
               judged_both("test_output_aliases_intermediate_multiple_mixed", {{3, 3}},
                           [](Tensors& a) -> Tensors {
                             at::Tensor first = a[0] * 3, second = a[0] * 4;

@@ -296,13 +296,14 @@ std::vector<Case> geometry() {
                     at::Tensor t = a[0] * 2;
                     return {a[0].as_strided({2, 2}, {4, 1}, 1), t.as_strided({3}, {5}, 0), t};
                   }),
-      judged("set_ to an intermediate, view returned", plain({{4}, {6}}),
-             [](Tensors& a) -> Tensors {
-               at::Tensor t = a[1] * 2;
-               a[0].set_(t);
-               return {a[0].view({2, 3}), t};
-             },
-             refused("a result shares the memory that set_() gave")),
+      judged(
+          "set_ to an intermediate, view returned", plain({{4}, {6}}),
+          [](Tensors& a) -> Tensors {
+            at::Tensor t = a[1] * 2;
+            a[0].set_(t);
+            return {a[0].view({2, 3}), t};
+          },
+          refused("a result shares the memory that set_() gave")),
       judged("set_ to a view of an argument", plain({{4}, {6}}),
              [](Tensors& a) -> Tensors {
                a[0].set_(a[1].slice(0, 1, 4));
@@ -321,14 +322,15 @@ std::vector<Case> geometry() {
                     a[0].unsqueeze_(1);
                     return {};
                   }),
-      judged("swapdims_ and write through a view taken before", non_leaves({{3, 4}}),
-             [](Tensors& a) -> Tensors {
-               at::Tensor v = a[0].select(0, 1);
-               a[0].swapdims_(0, 1);
-               v.mul_(3);
-               return {a[0] * 2};
-             },
-             refused("a view is written whose base was reshaped in place")),
+      judged(
+          "swapdims_ and write through a view taken before", non_leaves({{3, 4}}),
+          [](Tensors& a) -> Tensors {
+            at::Tensor v = a[0].select(0, 1);
+            a[0].swapdims_(0, 1);
+            v.mul_(3);
+            return {a[0] * 2};
+          },
+          refused("a view is written whose base was reshaped in place")),
       judged("swapdims_ and write through a view taken before, without grad", plain({{3, 4}}),
              [](Tensors& a) -> Tensors {
                at::Tensor v = a[0].select(0, 1);

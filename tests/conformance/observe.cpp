@@ -497,8 +497,9 @@ std::string difference(const Record& eager, const Record& compiled, const Settin
         return both(eager.text, compiled.text);
       }
       const std::string beginning = without_node(eager.text).substr(0, kErrorPrefix);
-      return without_node(compiled.text).find(beginning) != std::string::npos ? ""
-                                                                : both(eager.text, compiled.text);
+      return without_node(compiled.text).find(beginning) != std::string::npos
+                 ? ""
+                 : both(eager.text, compiled.text);
     }
     case RecordKind::ResultHistory: {
       if (eager.text == compiled.text) return "";

@@ -53,7 +53,12 @@ void view_of_a_result(Session& session) {
   settings.around = in_no_grad_mode;
   settings.entry = [](const Entry& entry) {
     EXPECT_EQ(entry.kind(), EntryKind::inference);
+    const ir::Signature& signature = entry.signature();
     EXPECT_EQ(outputs_of(entry.forward(), ir::Role::Base), 0) << ir::print(entry.forward());
+    EXPECT_EQ(signature.outputs[0].kind, ir::OutputKind::AliasOfBase) << signature;
+    EXPECT_EQ(signature.outputs[1].kind, ir::OutputKind::Fresh) << signature;
+    ASSERT_EQ(signature.bases.size(), 1) << signature;
+    EXPECT_EQ(signature.bases[0].output, 1) << signature;
   };
   const Function program = [](Tensors& a) -> Tensors {
     const at::Tensor base = a[0] + 1;

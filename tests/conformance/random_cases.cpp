@@ -118,7 +118,6 @@ void gradient_is_ones(Session& session) {
   EXPECT_TRUE(at::equal(x.grad(), torch::ones({4})));
 }
 
-/// The noise is returned, too: without it the slope would not be seen.
 void rrelu(Session& session) {
   session.judge(leaves({{4, 4}}),
                 [](Tensors& a) -> Tensors { return {torch::rrelu(a[0], 0.1, 0.3, true)}; });

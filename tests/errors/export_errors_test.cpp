@@ -214,8 +214,7 @@ TEST(ExportErrors, AForwardThatLeavesGradModeChanged) {
     torch::GradMode::set_enabled(false);
     return loss;
   };
-  EXPECT_EQ(error_text<UnsupportedError>(
-                [&] { export_probe(leaves_it_off, {.joint = true}); }),
+  EXPECT_EQ(error_text<UnsupportedError>([&] { export_probe(leaves_it_off, {.joint = true}); }),
             "export: the forward leaves grad mode off, which a graph cannot do\n"
             "  remedy: use guards (torch::NoGradGuard, at::AutoGradMode) that end inside it");
   EXPECT_TRUE(torch::GradMode::is_enabled());

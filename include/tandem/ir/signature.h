@@ -42,8 +42,8 @@ struct InputFacts {
   TypePtr type_after{};
   int64_t offset_after = 0;
   StorageChange storage = StorageChange::None;
-  int64_t set_to = -1;         // of Replaced: the input whose memory it is now; or -1, new memory
-  int64_t bytes_after = 0;     // of Resized
+  int64_t set_to = -1;      // of Replaced: the input whose memory it is now; or -1, new memory
+  int64_t bytes_after = 0;  // of Resized
 };
 
 /// Inputs that share memory which the call writes. The graph has one more input, of role `base`,
@@ -63,18 +63,18 @@ struct GroupFacts {
 struct BaseFacts {
   TypePtr type;
   bool requires_grad = false;
-  int64_t output = -1;  // the result that is the base itself; -1: nobody is handed the base
+  int64_t output = -1;    // the result that is the base itself; -1: nobody is handed the base
   bool reshaped = false;  // that result is the base after an in-place view (t_, squeeze_, ...)
 };
 
 enum class OutputKind : uint8_t {
-  Fresh,         // new memory, own tangent if it requires grad
-  IsInput,       // the very tensor that came in
-  AliasOfInput,  // a view of an input, rebuilt by replaying view ops on it
-  AliasOfGroup,  // the same, of the base of a group
-  AliasOfBase,   // the same, of memory that the call made
+  Fresh,          // new memory, own tangent if it requires grad
+  IsInput,        // the very tensor that came in
+  AliasOfInput,   // a view of an input, rebuilt by replaying view ops on it
+  AliasOfGroup,   // the same, of the base of a group
+  AliasOfBase,    // the same, of memory that the call made
   AliasOfOutput,  // the same, of another output that is no base
-  SameAsOutput,  // the very tensor that an earlier output is
+  SameAsOutput,   // the very tensor that an earlier output is
   Undefined,
 };
 
@@ -84,8 +84,8 @@ struct OutputFacts {
   int64_t source = -1;  // the input, group, base or output that `kind` speaks of
   bool requires_grad = false;
   bool is_leaf = true;
-  bool made_leaf = false;    // requires_grad_() inside the function: gradients end here
-  bool own_history = false;  // an alias with a grad_fn and a tangent of its own
+  bool made_leaf = false;           // requires_grad_() inside the function: gradients end here
+  bool own_history = false;         // an alias with a grad_fn and a tangent of its own
   bool of_custom_function = false;  // such an alias that eager refuses to write in place
 };
 
@@ -145,7 +145,7 @@ struct TANDEM_API Signature {
   std::vector<ViewReplay> replays;
   std::vector<EqualityFacts> equalities;
   std::optional<bool> grad_mode_after{};  // the function leaves grad mode like this
-  bool training = false;  // false: no result needs a gradient, there is no backward
+  bool training = false;                  // false: no result needs a gradient, there is no backward
 
   bool writes_any_input() const;
   /// Autograd sees new data in the input when the call is over: it has a tangent and a node of its

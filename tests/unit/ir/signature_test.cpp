@@ -68,6 +68,40 @@ TEST(Signature, PrintsATableOfInputsAndOutputs) {
   EXPECT_EQ(stream.str(), to_string(signature));
 }
 
+TEST(Signature, PrintsGroupsAndBases) {
+  Signature signature;
+  signature.training = true;
+  signature.inputs = {{.role = Descriptor::user_input(0), .type = type({4}), .group = 0},
+                      {.role = Descriptor::user_input(1), .type = type({4}), .group = 0},
+                      {.role = Descriptor::user_input(2),
+                       .type = type({4}),
+                       .storage = StorageChange::Replaced,
+                       .set_to = 1}};
+  signature.groups = {{.members = {0, 1},
+                       .type = type({6}),
+                       .is_root = true,
+                       .requires_grad = true,
+                       .is_leaf = false,
+                       .history_changed = true}};
+  signature.outputs = {{.kind = OutputKind::AliasOfBase, .type = type({2}), .source = 0},
+                       {.kind = OutputKind::AliasOfGroup, .type = type({2}), .source = 0}};
+  signature.bases = {{.type = type({2, 1}), .requires_grad = true}};
+  signature.tangents = {{.place = {Place::Of::Base, 0}, .type = type({2, 1})},
+                        {.place = {Place::Of::Group, 0}, .type = type({6}), .part = 1}};
+  signature.grad_mode_after = false;
+  EXPECT_EQ(to_string(signature),
+            R"(training: 3 inputs (0 lifted), 2 outputs, 2 tangents
+  input 0   user_input 0     f32[4]     in group 0
+  input 1   user_input 1     f32[4]     in group 0
+  input 2   user_input 2     f32[4]     memory of input 1 afterwards
+  group 0   inputs 0, 1      f32[6]     requires grad, not a leaf, data written, history changed, tangent 1
+  output 0  view of base 0   f32[2]
+  output 1  view of group 0  f32[2]
+  base 0    hidden           f32[2, 1]  requires grad, tangent 0
+  leaves grad mode off
+)");
+}
+
 TEST(Signature, PrintsAnEmptyCall) {
   EXPECT_EQ(to_string(Signature()), "inference: 0 inputs (0 lifted), 0 outputs, 0 tangents\n");
 }

@@ -99,6 +99,63 @@ TEST(ReadSignature, OneReplayPerInputAndOneSplitForItsParts) {
   EXPECT_EQ(s.replays[0].graph.outputs().size(), 2u);
 }
 
+// What decides is the edge, the counter and the storage, each for itself.
+TEST(ReadSignature, WritesThatAutogradSees) {
+  const auto of = [](const std::function<void(T)>& write) {
+    const T p = leaf({3});
+    return signature_of({p * 1},
+                        [&](const Tensors& a) {
+                          write(a[0]);
+                          return Tensors{a[0] + 1};
+                        })
+        .inputs[0];
+  };
+  const ir::InputFacts plain = of([](T x) { x.mul_(2).add_(1); });
+  EXPECT_TRUE(plain.data_written && plain.history_changed);
+  EXPECT_EQ(plain.version_delta, 2);
+  const ir::InputFacts hidden = of([](T x) { x.data().mul_(2); });
+  EXPECT_TRUE(hidden.data_written && !hidden.history_changed);
+  EXPECT_EQ(hidden.version_delta, 0);
+  const ir::InputFacts reshaped = of([](T x) { x.unsqueeze_(0); });
+  EXPECT_TRUE(!reshaped.data_written && reshaped.history_changed && reshaped.metadata_changed);
+  EXPECT_EQ(ir::to_string(*reshaped.type_after), "f32[1, 3]");
+}
+
+TEST(ReadSignature, GroupsOfInputsThatAreWritten) {
+  const T base = torch::ones({8});
+  const Tensors views = {base.slice(0, 0, 5), base.slice(0, 3, 8), torch::ones({2})};
+  const auto run = [&](bool write) {
+    return signature_of(views, [&](const Tensors& a) {
+      if (write) a[0].add_(1);
+      return Tensors{a[1] * 2, a[2] * 2};
+    });
+  };
+  const ir::Signature written = run(true);
+  ASSERT_EQ(written.groups.size(), 1u);
+  EXPECT_EQ(written.groups[0].members, (std::vector<int64_t>{0, 1}));
+  EXPECT_TRUE(written.groups[0].is_root);
+  EXPECT_EQ(written.inputs[1].counter_of, 0);
+  EXPECT_EQ(written.inputs[2].group, -1);
+  EXPECT_TRUE(run(false).groups.empty());
+}
+
+TEST(ReadSignature, ViewsOfWhatTheCallMade) {
+  const ir::Signature s = signature_of({leaf({2, 2})}, [](const Tensors& a) {
+    const T hidden = a[0] * 2, shown = a[0] * 3;
+    const T freed = shown.detach().requires_grad_();
+    return Tensors{hidden.view(-1), shown.t(), shown, freed, freed.view(-1)};
+  });
+  ASSERT_EQ(s.bases.size(), 2u);
+  EXPECT_EQ(s.bases[0].output, -1);
+  EXPECT_EQ(s.bases[1].output, 2);
+  EXPECT_EQ(s.outputs[0].kind, ir::OutputKind::AliasOfBase);
+  EXPECT_EQ(s.outputs[1].kind, ir::OutputKind::AliasOfBase);
+  EXPECT_EQ(s.outputs[2].kind, ir::OutputKind::Fresh);
+  EXPECT_TRUE(s.outputs[3].made_leaf);
+  EXPECT_EQ(s.outputs[4].kind, ir::OutputKind::AliasOfOutput);
+  EXPECT_EQ(s.outputs[4].source, 3);
+}
+
 TEST(ReadSignature, LiftedTensorsComeFirst) {
   const T weight = leaf({2});
   const ir::Signature s =

@@ -1,0 +1,84 @@
+#include "runtime/alias_guard.h"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+namespace tandem::runtime {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+using Inputs = std::vector<const at::Tensor*>;
+
+Inputs pointers(const Tensors& tensors) {
+  Inputs inputs;
+  for (const at::Tensor& tensor : tensors) inputs.push_back(&tensor);
+  return inputs;
+}
+
+ir::Signature arguments(size_t count) {
+  ir::Signature signature;
+  signature.inputs.resize(count);
+  return signature;
+}
+
+std::string mismatch(const AliasGuard& guard, const Tensors& tensors) {
+  return guard.mismatch(pointers(tensors)).value_or("none");
+}
+
+TEST(AliasGuard, WatchesNothingIfNothingIsWritten) {
+  const Tensors tensors = {torch::ones({4}), torch::ones({4})};
+  EXPECT_FALSE(AliasGuard(arguments(2), pointers(tensors), {"a", "b"}).watches());
+}
+
+TEST(AliasGuard, NoticesAWrittenInputThatCameToOverlap) {
+  ir::Signature signature = arguments(2);
+  signature.inputs[0].data_written = true;
+  const at::Tensor all = torch::ones({8});
+  const Tensors apart = {torch::ones({4}), torch::ones({4})};
+  const AliasGuard guard(signature, pointers(apart), {"a", "b"});
+  ASSERT_TRUE(guard.watches());
+  EXPECT_EQ(mismatch(guard, apart), "none");
+  EXPECT_EQ(mismatch(guard, {all.slice(0, 0, 4), all.slice(0, 4, 8)}), "none");
+  EXPECT_EQ(mismatch(guard, {all.slice(0, 0, 4), all.slice(0, 3, 7)}),
+            "a is written and shares memory with b");
+}
+
+TEST(AliasGuard, AGroupMustLieAsItLay) {
+  ir::Signature signature = arguments(2);
+  signature.groups = {{.members = {0, 1}, .type = {}, .is_root = true}};
+  for (ir::InputFacts& facts : signature.inputs) {
+    facts.group = 0;
+    facts.data_written = true;
+  }
+  const auto group = [](int64_t second) {
+    const at::Tensor all = torch::ones({8});
+    return Tensors{all.slice(0, 0, 4), all.slice(0, second, second + 4)};
+  };
+  const Tensors traced = group(2);
+  const AliasGuard guard(signature, pointers(traced), {"a", "b"});
+  EXPECT_EQ(mismatch(guard, traced), "none");
+  EXPECT_EQ(mismatch(guard, group(2)), "none");  // another tensor, the same pattern
+  EXPECT_EQ(mismatch(guard, group(3)), "b does not share memory with a as it did");
+  EXPECT_EQ(mismatch(guard, {torch::ones({8}).slice(0, 0, 4), torch::ones({8}).slice(0, 2, 6)}),
+            "b does not share memory with a as it did");
+  // The same places, but no view of the same tensor for autograd.
+  const at::Tensor all = torch::ones({8});
+  EXPECT_EQ(mismatch(guard, {all.slice(0, 0, 4), all.detach().slice(0, 2, 6)}),
+            "b does not share memory with a as it did");
+}
+
+TEST(AliasGuard, CountersThatPartedAreNoticed) {
+  ir::Signature signature = arguments(2);
+  signature.inputs[0].version_delta = 1;
+  signature.inputs[1].version_delta = 1;
+  signature.inputs[1].counter_of = 0;
+  const at::Tensor all = torch::ones({8});
+  const Tensors views = {all.slice(0, 0, 4), all.slice(0, 4, 8)};
+  const AliasGuard guard(signature, pointers(views), {"a", "b"});
+  EXPECT_EQ(mismatch(guard, views), "none");
+  EXPECT_EQ(mismatch(guard, {all.slice(0, 0, 4), all.data().slice(0, 4, 8)}),
+            "a and b do not have one version counter");
+}
+
+}  // namespace
+}  // namespace tandem::runtime
