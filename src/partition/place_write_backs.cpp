@@ -45,7 +45,11 @@ class Placer {
   }
 
  private:
-  ir::ValueId root(ir::ValueId value) const { return roots_[static_cast<size_t>(value)]; }
+  /// Copies that were made here have memory of their own.
+  ir::ValueId root(ir::ValueId value) const {
+    const auto index = static_cast<size_t>(value);
+    return index < roots_.size() ? roots_[index] : value;
+  }
 
   /// A saved value that is exactly what an input will hold: the input itself is kept.
   bool is_new_data(const ir::Output& output) const {
