@@ -72,7 +72,7 @@ void place_same_tensors(const ir::Signature& signature, std::span<const at::Tens
 void finish_plainly(const std::shared_ptr<const EntryState>& entry,
                     std::span<const at::Tensor> inputs, std::span<at::Tensor> outputs,
                     std::span<at::Tensor> results) {
-  write_back(entry->plan(), inputs, outputs);
+  if (entry->plan().writes) write_back(entry->plan(), inputs, outputs);
   for (const FreshResult& fresh : entry->plan().fresh) {
     results[static_cast<size_t>(fresh.output)] =
         std::move(outputs[static_cast<size_t>(fresh.position)]);
@@ -108,7 +108,7 @@ detail::Flat run(const std::shared_ptr<const EntryState>& entry, const detail::F
     } else {
       outputs = entry->forward().run(inputs);
     }
-    protect(plan, outputs);
+    if (plan.needs_protection) protect(plan, outputs);
   }
   detail::Flat results;
   results.tensors.resize(signature.outputs.size());

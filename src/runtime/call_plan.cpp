@@ -62,10 +62,26 @@ class Planner {
     for (const ir::TangentFacts& tangent : split_.signature.tangents) {
       plan_.tangent_strides.push_back(tangent.type->static_strides());
     }
+    note_what_to_skip();
     return std::move(plan_);
   }
 
  private:
+  /// Most calls copy and write nothing: they shall not look for it.
+  void note_what_to_skip() {
+    const auto copies = [](const auto& one) { return one.copy; };
+    const auto protects = [](const SavedSlot& slot) {
+      return slot.copy || (slot.shallow && slot.written < 0);
+    };
+    const auto is_handle = [](const SavedSlot& slot) { return slot.written >= 0; };
+    plan_.needs_protection = std::ranges::any_of(plan_.write_backs, copies) ||
+                             std::ranges::any_of(plan_.fresh, copies) ||
+                             std::ranges::any_of(plan_.bases, copies) ||
+                             std::ranges::any_of(plan_.saved, protects);
+    plan_.writes = !plan_.write_backs.empty() || !plan_.version_bumps.empty() ||
+                   std::ranges::any_of(plan_.saved, is_handle);
+  }
+
   ir::ValueId root(ir::ValueId value) const { return roots_[static_cast<size_t>(value)]; }
   bool is_written(ir::ValueId value) const { return written_.contains(root(value)); }
 

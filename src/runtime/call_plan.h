@@ -92,6 +92,8 @@ struct CallPlan {
     int64_t delta = 0;   // what its version counter moves by
   };
   std::vector<Change> changes;
+  bool needs_protection = false;  // protect() has something to do
+  bool writes = false;            // so has write_back()
   /// Nothing happens but kernels, write-backs below autograd, fresh results and aliases of inputs.
   bool is_plain = true;
 };
