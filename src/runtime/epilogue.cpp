@@ -281,8 +281,8 @@ void Epilogue::finish_results() {
   node.kept().save(*entry_, inputs_.first(signature_.inputs.size()), outputs_, results_, bases_);
 }
 
-template <class Place>
-void Epilogue::replay(const ir::ViewReplay& replay, Place&& place) {
+template <class Put>
+void Epilogue::replay(const ir::ViewReplay& replay, Put&& put) {
   at::Tensor source = tensor_at(replay.source);
   if (replay.detached) source = source.variable_data();
   std::vector<bool> grad_modes;
@@ -292,7 +292,7 @@ void Epilogue::replay(const ir::ViewReplay& replay, Place&& place) {
   }
   const std::vector<at::Tensor> views = ops::replay_views(replay, source, grad_modes);
   for (size_t i = 0; i < views.size(); ++i)
-    place(static_cast<size_t>(replay.graph.outputs()[i].role.index), views[i]);
+    put(static_cast<size_t>(replay.graph.outputs()[i].role.index), views[i]);
 }
 
 /// Whether an alias is made before the inputs change: views that were taken of an input before it

@@ -36,8 +36,8 @@ class Epilogue {
   void place_new_memory();
   void switch_on_gradients();
   void make_nodes();
-  template <class Place>
-  void replay(const ir::ViewReplay& replay, Place&& place);
+  template <class Put>
+  void replay(const ir::ViewReplay& replay, Put&& put);
   bool is_early(const ir::ViewReplay& replay, size_t output) const;
   at::Tensor sample_of(int64_t output);
   void replay_early();

@@ -107,7 +107,9 @@ void backward_mutation_data(Session&) {
     const Tensors expected = run(program), found = run([&](Tensors& a) { return compiled(a); });
     for (size_t i = 0; i < expected.size(); ++i) {
       ASSERT_EQ(expected[i].defined(), found[i].defined()) << i;
-      if (expected[i].defined()) EXPECT_TRUE(at::equal(expected[i], found[i])) << i;
+      if (expected[i].defined()) {
+        EXPECT_TRUE(at::equal(expected[i], found[i])) << i;
+      }
     }
   }
 }

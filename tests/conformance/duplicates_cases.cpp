@@ -115,7 +115,8 @@ Category common_subexpressions() {
                      }),
               merges("test_immutable_list_multiple_entries", {2, 2}, 2,
                      [](Tensors& a) -> Tensors {
-                       return {a[0].sum({0, 1}) + a[0].sum({0, 1}) + a[0].sum(1) + a[0].sum(1)};
+                       return {a[0].sum(at::IntArrayRef{0, 1}) + a[0].sum(at::IntArrayRef{0, 1}) +
+                               a[0].sum(1) + a[0].sum(1)};
                      }),
               merges("test_simple", {2, 2}, 2,
                      [](Tensors& a) -> Tensors {

@@ -89,7 +89,9 @@ TEST(Composition, CompiledFunctionInsideACompiledFunction) {
       twin.record_state(*net);
     }
     outer.expect_one_compile();
-    if (twin.is_compiled()) EXPECT_EQ(inner.handle.stats().traces, 0);
+    if (twin.is_compiled()) {
+      EXPECT_EQ(inner.handle.stats().traces, 0);
+    }
   });
 }
 

@@ -310,7 +310,9 @@ class Trainer {
       twin_.record("loss", loss_now);
     }
     twin_.record_state(*net_);
-    if (step_) EXPECT_EQ(step_.stats().compiles, 1) << step_.report();
+    if (step_) {
+      EXPECT_EQ(step_.stats().compiles, 1) << step_.report();
+    }
   }
 
  private:

@@ -90,7 +90,9 @@ Tensors train(const OptimizerCase& test_case, bool compiled) {
     });
     record.push_back(loss.detach());
   }
-  if (compiled) EXPECT_EQ(function.stats().traces, 1) << function.report();
+  if (compiled) {
+    EXPECT_EQ(function.stats().traces, 1) << function.report();
+  }
   for (const at::Tensor& parameter : net->parameters()) {
     record.push_back(parameter.detach());
     record.push_back(parameter.grad());

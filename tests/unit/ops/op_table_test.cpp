@@ -161,7 +161,9 @@ TEST(OpTable, NamesOnlyOpsThatTheDispatcherKnows) {
     auto op = c10::Dispatcher::singleton().findSchema({name, overload});
     ASSERT_TRUE(op) << row.op << " is unknown to this libtorch";
     EXPECT_EQ(find_row(*op), &row);
-    if (!row.draw_switch.empty()) EXPECT_GE(info(*op).draw_switch, 0) << row.op;
+    if (!row.draw_switch.empty()) {
+      EXPECT_GE(info(*op).draw_switch, 0) << row.op;
+    }
   }
 }
 
