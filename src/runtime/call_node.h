@@ -36,7 +36,10 @@ class CallNode : public torch::autograd::Node {
   KeptValues& kept() { return shared_ ? *shared_ : own_; }
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& tangents) override;
-  void release_variables() override { kept().release(); }
+  void release_variables() override {
+    if (shared_) return shared_->release_if_spent();
+    own_.release();
+  }
   std::string name() const override { return "TandemBackward"; }
 
  private:

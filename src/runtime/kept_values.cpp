@@ -168,6 +168,15 @@ void KeptValues::release() {
   std::lock_guard lock(mutex_);
   if (std::exchange(spared_, false)) return;
   released_ = true;
+  clear();
+}
+
+void KeptValues::release_if_spent() {
+  std::lock_guard lock(mutex_);
+  if (released_) clear();
+}
+
+void KeptValues::clear() {
   arguments_.clear();
   watched_.clear();
   values_.clear();

@@ -32,8 +32,12 @@ class KeptValues {
                                const Backward& backward, torch::autograd::Node& node);
   /// After a backward without a kept graph.
   void release();
+  /// The same, asked by one of several nodes: others may still need what is kept. libtorch also asks
+  /// when a node dies.
+  void release_if_spent();
 
  private:
+  void clear();
   /// An argument kept by reference, with the version that it had.
   struct SavedArgument {
     at::Tensor tensor;

@@ -94,6 +94,8 @@ void check_out_arguments(const c10::OperatorHandle& op, const torch::jit::Stack&
 
 void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (recording.host_tensors().make(op, *stack)) return;
+  // Gives its operand back. Functionalization has its own use for it, and older ones refuse others.
+  if (op.schema().name() == "aten::lift") return;
   const size_t first = stack->size() - op.schema().arguments().size();
   const at::Tensor resized = resizes(op) ? (*stack)[first].toTensor() : at::Tensor();
   for (size_t i = first; i < stack->size(); ++i) lift(recording, (*stack)[i]);
