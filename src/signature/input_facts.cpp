@@ -1,5 +1,7 @@
 #include "signature/input_facts.h"
 
+#include "signature/storage_of.h"
+
 #include <ATen/FunctionalTensorWrapper.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
@@ -12,10 +14,6 @@ namespace {
 namespace autograd = torch::autograd;
 namespace functionalization = at::functionalization;
 using tracing::StandIn;
-
-c10::StorageImpl* storage_of(const at::Tensor& tensor) {
-  return tensor.storage().unsafeGetStorageImpl();
-}
 
 /// The edge before and after tells what autograd saw; counters of no-grad and hidden writes do not.
 bool history_changed(const at::Tensor& tensor, const autograd::Edge& edge) {

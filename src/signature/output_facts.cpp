@@ -1,6 +1,7 @@
 #include "signature/output_facts.h"
 
 #include "base/error.h"
+#include "signature/storage_of.h"
 #include "tracing/operand_text.h"
 #include "tracing/traced_tensor.h"
 
@@ -18,10 +19,6 @@ namespace {
 namespace autograd = torch::autograd;
 namespace functionalization = at::functionalization;
 using tracing::StandIn;
-
-c10::StorageImpl* storage_of(const at::Tensor& tensor) {
-  return tensor.storage().unsafeGetStorageImpl();
-}
 
 at::FunctionalTensorWrapper& wrapper_of(const at::Tensor& tensor) {
   return *functionalization::impl::unsafeGetFunctionalWrapper(tensor);

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "ops/flat_memory.h"
 #include "ops/op_table.h"
+#include "signature/storage_of.h"
 #include "tracing/traced_tensor.h"
 
 #include <ATen/FunctionalStorageImpl.h>
@@ -14,10 +15,6 @@
 
 namespace tandem::signature {
 namespace {
-
-c10::StorageImpl* storage_of(const at::Tensor& tensor) {
-  return tensor.storage().unsafeGetStorageImpl();
-}
 
 /// The op between a view and what it shows; null for a value that is no view.
 const ir::Node* view_op(const ir::Graph& graph, ir::ValueId value) {

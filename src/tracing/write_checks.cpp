@@ -1,7 +1,7 @@
 #include "tracing/write_checks.h"
 
 #include "base/error.h"
-#include "shapes/overlap.h"
+#include "ops/shares_memory.h"
 #include "tracing/operand_text.h"
 #include "tracing/traced_tensor.h"
 
@@ -19,13 +19,6 @@ bool has_tag(const c10::OperatorHandle& op, at::Tag tag) {
   return std::find(tags.begin(), tags.end(), tag) != tags.end();
 }
 
-shapes::StridedView view_of(const at::Tensor& tensor) {
-  return {.offset = tensor.storage_offset(),
-          .sizes = {tensor.sizes().data(), tensor.sizes().size()},
-          .strides = {tensor.strides().data(), tensor.strides().size()},
-          .element_bytes = static_cast<int64_t>(tensor.element_size())};
-}
-
 bool is_same_view(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.strides() == b.strides() &&
          a.storage_offset() == b.storage_offset() && a.dtype() == b.dtype();
@@ -35,7 +28,8 @@ bool is_same_view(const at::Tensor& a, const at::Tensor& b) {
 bool overlaps_in_part(const at::Tensor& written, const at::Tensor& read) {
   if (written.is_same(read) || !written.storage().is_alias_of(read.storage())) return false;
   if (!written.is_non_overlapping_and_dense() || !read.is_non_overlapping_and_dense()) return false;
-  return !is_same_view(written, read) && shapes::may_overlap(view_of(written), view_of(read));
+  return !is_same_view(written, read) &&
+         shapes::may_overlap(ops::place_of(written), ops::place_of(read));
 }
 
 void check_overlap(const at::Tensor& written, const torch::jit::Stack& stack, size_t first) {
