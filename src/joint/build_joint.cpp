@@ -117,8 +117,10 @@ class Builder {
 
   void add_gradient(const Target& target, int64_t part, ir::ValueId value, bool raises) {
     const ir::GradientFacts facts{.place = target.place, .after = target.after, .part = part};
+    const bool is_place = facts.place.of == Place::Of::Input &&
+                          signature_.inputs[static_cast<size_t>(facts.place.index)].is_place;
     const bool of_input =
-        facts.place.of == Place::Of::Input && !facts.after && part == 0 &&
+        !is_place && facts.place.of == Place::Of::Input && !facts.after && part == 0 &&
         std::ranges::find(signature_.gradients, facts.place, &ir::GradientFacts::place) ==
             signature_.gradients.end();
     if (value == ir::kNoValue && !of_input && !raises) return;

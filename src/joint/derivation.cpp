@@ -117,15 +117,30 @@ std::vector<at::Tensor> record_gradients(tracing::Trace& trace, const signature:
   writes.check();
   if (ends.parts() > 1) drop_unreached(trace, task.tangents, found);
 
-  const auto target_of = [&](const ir::GradientFacts& facts) {
+  const auto find_target = [&](const Place& place, bool after) {
     return std::ranges::find_if(wanted, [&](const Target* target) {
-      return target->after == facts.after && target->place == here(facts.place);
+      return target->after == after && target->place == here(place);
     });
   };
+  // An input that nobody reads is passed apart from others that it was a view with: a change of
+  // theirs does not renew its history, and what belongs to the new one arrives at the old one.
+  const auto target_of = [&](const ir::GradientFacts& facts) {
+    const bool moved = find_target(facts.place, true) == wanted.end() &&
+                       std::ranges::any_of(derivation.beyond, [&](const ir::GradientFacts& other) {
+                         return other.after && other.place == facts.place;
+                       });
+    if (!moved) return find_target(facts.place, facts.after);
+    return facts.after ? find_target(facts.place, false) : wanted.end();
+  };
   for (size_t i = 0; i < derivation.beyond.size(); ++i) {
-    const auto target = target_of(derivation.beyond[i]);
-    if (target == wanted.end()) report_difference("an argument is rewritten that was not");
-    trace.move_edge(derivation.first_beyond() + i, (*target)->edge);
+    const auto target = find_target(derivation.beyond[i].place, derivation.beyond[i].after);
+    if (target != wanted.end()) trace.move_edge(derivation.first_beyond() + i, (*target)->edge);
+  }
+  for (size_t i = 0; i < derivation.roots.size(); ++i) {
+    const Place place = here(derivation.of.tangents[derivation.roots[i]].place);
+    const auto root = std::ranges::find(ends.roots(), place, &Root::place);
+    if (root == ends.roots().end()) report_difference("a result has no gradient that had one");
+    trace.move_edge(derivation.first_root() + i, root->edge);
   }
   std::vector<at::Tensor> gradients;
   for (const ir::GradientFacts& facts : derivation.of.gradients) {

@@ -30,11 +30,15 @@ struct Derivation {
   /// rewritten input, at a leaf that the function made. The gradients depend on such tensors, too;
   /// one of the same kind is passed, with the place in autograd's graph that it has.
   std::vector<ir::GradientFacts> beyond;
+  /// Tangents of the part: results and rewritten inputs whose new values formulas have saved. As
+  /// above.
+  std::vector<size_t> roots;
   /// What the call drew from, none standing for the default one: where they stood is passed.
   std::vector<std::optional<at::Generator>> generators;
 
   size_t first_beyond() const { return arguments + replaced.size(); }
-  size_t first_state() const { return first_beyond() + beyond.size(); }
+  size_t first_root() const { return first_beyond() + beyond.size(); }
+  size_t first_state() const { return first_root() + roots.size(); }
   size_t first_tangent() const { return first_state() + generators.size(); }
 };
 

@@ -1,6 +1,7 @@
 #include "pipeline/program.h"
 
 #include "base/error.h"
+#include "ops/op_table.h"
 #include "signature/read_signature.h"
 #include "tracing/draws.h"
 
@@ -33,7 +34,8 @@ uint64_t fingerprint(const ir::Graph& graph, ir::NodeId after) {
   uint64_t hash = 14695981039346656037U;
   bool counts = after == ir::kNoNode;
   graph.for_each_node([&](const ir::Node& node) {
-    if (counts && node.kind() == ir::NodeKind::Op) {
+    // Not views: how inputs lie in each other decides which are recorded.
+    if (counts && node.kind() == ir::NodeKind::Op && !ops::info(node.op()).is_view) {
       const auto op = reinterpret_cast<uintptr_t>(&node.op().schema());
       hash = (hash ^ op) * 1099511628211U;
     }
@@ -63,7 +65,7 @@ std::vector<std::string> Program::tensor_names(const detail::Flat& arguments) co
     const joint::Derivation& one = derivations[order];
     for (size_t i = 0; i < one.replaced.size(); ++i)
       names.push_back(base::str("written closed-over tensor ", i, " as it was before the call"));
-    for (size_t i = 0; i < one.beyond.size(); ++i)
+    for (size_t i = 0; i < one.beyond.size() + one.roots.size(); ++i)
       names.push_back(base::str("tensor ", i, " as the call leaves it"));
     for (size_t i = 0; i < one.generators.size(); ++i)
       names.push_back(base::str("state of generator ", i));

@@ -147,7 +147,7 @@ autograd::variable_list CallNode::apply_with_history(const std::vector<bool>& de
   const Primals primals = kept().take_primals(*entry_, defined, backward, *this);
   const CallPlan::Part& part = entry_->plan().parts[part_];
   std::vector<at::Tensor> gradients =
-      call_gradients(*entry_, part_, defined, primals, tangents, next_edges());
+      call_gradients(*entry_, part_, defined, primals, tangents, getptr());
   autograd::variable_list ordered;
   for (const CallPlan::Part::Edge& edge : part.edges) {
     size_t position = 0;  // among the gradients of this part

@@ -53,7 +53,7 @@ EntryState::EntryState(Joint joint, Split split, std::shared_ptr<Backend> backen
     if (gradients_.can_make()) {
       primals_ = make_primal_plan(joint_, split_, plan_);
       keeps_primals_ = true;
-      takes_snapshot_ = primals_.copies() || !primals_.generators.empty();
+      takes_snapshot_ = primals_.needs_snapshot();
     }
   }
 }

@@ -42,7 +42,8 @@ at::Tensor place_at(const autograd::Edge& edge, const ir::TensorType& type) {
 
 /// In the order that joint::Derivation describes.
 detail::Flat arguments_of(const EntryState& entry, size_t part, const Primals& primals,
-                          std::span<const at::Tensor> tangents, const autograd::edge_list& edges) {
+                          std::span<const at::Tensor> tangents, const NodePtr& node) {
+  const autograd::edge_list& edges = node->next_edges();
   const auto& facts = entry.signature().inputs;
   const size_t lifted = entry.lifted().size();
   detail::Flat arguments;
@@ -57,6 +58,11 @@ detail::Flat arguments_of(const EntryState& entry, size_t part, const Primals& p
     arguments.tensors.push_back(
         place_at(edges[static_cast<size_t>(slot - way.begin())],
                  type_at(entry.signature(), entry.plan().targets[edge.target])));
+  }
+  const std::vector<size_t>& roots = entry.plan().parts[part].tangents;
+  for (size_t slot = 0; slot < roots.size(); ++slot) {
+    arguments.tensors.push_back(place_at(autograd::Edge(node, static_cast<uint32_t>(slot)),
+                                         *entry.signature().tangents[roots[slot]].type));
   }
   arguments.tensors.append(primals.states.begin(), primals.states.end());
   for (const at::Tensor& tangent : tangents) {
@@ -87,10 +93,9 @@ std::vector<CallPlan::Part::Edge> edges_beyond(const EntryState& entry, size_t p
 
 std::vector<at::Tensor> call_gradients(const EntryState& entry, size_t part,
                                        const std::vector<bool>& defined, const Primals& primals,
-                                       std::span<const at::Tensor> tangents,
-                                       const autograd::edge_list& edges) {
+                                       std::span<const at::Tensor> tangents, const NodePtr& node) {
   const auto function = entry.gradients().get(entry, part, defined);
-  const detail::Flat arguments = arguments_of(entry, part, primals, tangents, edges);
+  const detail::Flat arguments = arguments_of(entry, part, primals, tangents, node);
   if (primals.states.empty()) {
     const detail::Flat results = function->call(arguments);
     return {results.tensors.begin(), results.tensors.end()};

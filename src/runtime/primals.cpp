@@ -1,5 +1,6 @@
 #include "runtime/primals.h"
 
+#include "ops/flat_memory.h"
 #include "ops/libtorch_version.h"
 #include "ops/op_table.h"
 
@@ -49,6 +50,10 @@ bool is_changed(const ir::InputFacts& facts) {
   return facts.data_written || facts.history_changed || facts.metadata_changed ||
          facts.storage != ir::StorageChange::None ||
          facts.requires_grad != facts.requires_grad_after;
+}
+
+bool is_only_reshaped(const ir::InputFacts& facts) {
+  return facts.metadata_changed && !facts.data_written && facts.storage == ir::StorageChange::None;
 }
 
 /// Not so in a function of gradients, which drops what the function under it does to its inputs.
@@ -109,6 +114,35 @@ at::Tensor copy_as_found(const at::Tensor& tensor) {
   return copy;
 }
 
+/// A member of a group as it was, on the copy of the group's memory.
+at::Tensor member_of(const at::Tensor& copy, bool is_root, const at::Tensor& tensor, bool is_base) {
+  if (is_base) return copy;
+  if (is_root) {
+    at::AutoGradMode grad_mode(true);
+    return copy.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  }
+  // Autograd knows nothing of the memory that they share.
+  at::AutoDispatchBelowADInplaceOrView below;
+  at::Tensor member = at::empty({0}, copy.options());
+  member.set_(copy.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides());
+  if (tensor.requires_grad())
+    autograd::impl::set_gradient_edge(member, autograd::impl::gradient_edge(tensor));
+  return member;
+}
+
+/// The same memory, with the sizes and the place in autograd's graph that the tensor has now.
+at::Tensor handle_as_found(const at::Tensor& tensor) {
+  if (tensor.is_view()) {
+    at::AutoGradMode grad_mode(true);
+    return ops::root_of(tensor).as_strided(tensor.sizes(), tensor.strides(),
+                                           tensor.storage_offset());
+  }
+  at::Tensor handle = tensor.variable_data();
+  if (tensor.requires_grad())
+    autograd::impl::set_gradient_edge(handle, autograd::impl::gradient_edge(tensor));
+  return handle;
+}
+
 /// Says that a tensor has a history, where none will ever be walked.
 struct NoHistory : autograd::Node {
   autograd::variable_list apply(autograd::variable_list&&) override { return {}; }
@@ -130,6 +164,8 @@ PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const Ca
     if (facts.group >= 0) {
       // Read or not: how the members lie in their memory decides what the function does.
       how = is_written(signature, facts.group) ? PrimalPlan::How::InGroup : PrimalPlan::How::Held;
+    } else if (is_only_reshaped(facts)) {
+      how = PrimalPlan::How::Reshaped;
     } else if (is_changed(facts)) {
       if (reads[i]) how = PrimalPlan::How::Copied;
     } else if (lifted) {
@@ -140,6 +176,7 @@ PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const Ca
     plan.how.push_back(how);
     if (lifted && how != PrimalPlan::How::Lifted) plan.replaced.push_back(i);
     if (how == PrimalPlan::How::Copied) plan.copied.push_back(i);
+    if (how == PrimalPlan::How::Reshaped) plan.reshaped.push_back(i);
     if (how == PrimalPlan::How::Held) plan.held.push_back(i);
     const bool saved =
         std::ranges::count(call.saved, static_cast<int64_t>(i), &SavedSlot::input) > 0;
@@ -164,6 +201,7 @@ Snapshot take_snapshot(const PrimalPlan& plan, const ir::Signature& signature,
     std::lock_guard<std::mutex> lock(generator.mutex());
     snapshot.states.push_back(generator.get_state());
   }
+  for (size_t i : plan.reshaped) snapshot.copies.emplace_back(i, handle_as_found(inputs[i]));
   if (!with_copies) return snapshot;
   snapshot.has_copies = true;
   for (size_t i : plan.copied) snapshot.copies.emplace_back(i, copy_as_found(inputs[i]));
@@ -173,11 +211,8 @@ Snapshot take_snapshot(const PrimalPlan& plan, const ir::Signature& signature,
     for (int64_t member : signature.groups[i].members) {
       const auto position = static_cast<size_t>(member);
       const at::Tensor& tensor = inputs[position];
-      at::AutoGradMode grad_mode(true);
-      snapshot.copies.emplace_back(position, tensor.is_same(base)
-                                                 ? copy
-                                                 : copy.as_strided(tensor.sizes(), tensor.strides(),
-                                                                   tensor.storage_offset()));
+      snapshot.copies.emplace_back(
+          position, member_of(copy, signature.groups[i].is_root, tensor, tensor.is_same(base)));
     }
   }
   return snapshot;

@@ -18,14 +18,15 @@ namespace tandem::runtime {
 /// call found them, those that some gradient depends on, and where the generators stood.
 struct PrimalPlan {
   enum class How : uint8_t {
-    Unread,   // no gradient depends on it: a tensor of the same kind will do
-    Held,     // an argument that the call does not write
-    Lifted,   // a closed-over tensor that the call does not write: the entry owns it
-    Copied,   // the call writes it
-    InGroup,  // a view of memory that the call writes through some input
+    Unread,    // no gradient depends on it: a tensor of the same kind will do
+    Held,      // an argument that the call does not write
+    Lifted,    // a closed-over tensor that the call does not write: the entry owns it
+    Copied,    // the call writes it
+    Reshaped,  // the call changes its sizes or strides and leaves the data alone
+    InGroup,   // a view of memory that the call writes through some input
   };
   std::vector<How> how;  // one per input
-  std::vector<size_t> held, copied, groups;
+  std::vector<size_t> held, copied, reshaped, groups;
   /// Inputs of kind Lifted whose version the saved values do not keep already.
   std::vector<size_t> watched;
   /// Closed-over inputs that the call changes, read or not: they cannot stand for themselves.
@@ -33,7 +34,9 @@ struct PrimalPlan {
   /// What the call draws from; none stands for the default generator of the CPU.
   std::vector<std::optional<at::Generator>> generators;
 
-  bool copies() const { return !copied.empty() || !groups.empty(); }
+  bool needs_snapshot() const {
+    return !copied.empty() || !reshaped.empty() || !groups.empty() || !generators.empty();
+  }
 };
 
 PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const CallPlan& call);
