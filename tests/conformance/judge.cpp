@@ -1,11 +1,11 @@
 #include "conformance/judge.h"
 
+#include "conformance/compare.h"
 #include "conformance/observe.h"
 #include "passes/registry.h"
 #include "pipeline/pipeline.h"
 #include "support/one_thread.h"
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -13,7 +13,6 @@
 namespace tandem::conformance {
 namespace {
 
-constexpr size_t kDifferencesShown = 8;
 /// The clean-up of the pipeline, in its order.
 constexpr const char* kPasses[] = {"remove-no-ops", "merge-duplicates", "remove-dead-nodes"};
 
@@ -111,30 +110,9 @@ class Judge {
   }
 
   void compare(ModeResult& result, const Observation& eager, const Observation& compiled) {
-    std::vector<std::string>& differences = result.differences;
     check_case(result, eager);
-    if (compiled.touched) {
-      differences.push_back("the call raised, but it has changed the " + compiled.touched_what);
-    }
-    std::map<std::string, const Record*> found;
-    for (const Record& record : compiled.records) found[record.what] = &record;
-    for (const Record& record : eager.records) {
-      std::string text;
-      if (const auto other = found.find(record.what); other != found.end()) {
-        text = difference(record, *other->second, settings_);
-        found.erase(other);
-      } else if (compiled.error.empty()) {  // a call that raised shows nothing else
-        text = "only eager shows " + record.what + ": " + record.text;
-      }
-      if (!text.empty() && differences.size() < kDifferencesShown) {
-        differences.push_back(std::move(text));
-      }
-    }
-    size_t shown = 0;
-    for (const auto& [what, record] : found) {
-      if (eager.error.empty() && ++shown <= kDifferencesShown) {
-        differences.push_back("only compiled shows " + what + ": " + record->text);
-      }
+    for (std::string& text : differences(eager, compiled, settings_)) {
+      result.differences.push_back(std::move(text));
     }
     if (compiled.refused) result.refusal = compiled.error;
   }
