@@ -346,9 +346,9 @@ class Observer {
       Tensors again, second_tangents;
       for (size_t i = 0; i < first.size(); ++i) {
         add({"gradient with a graph of " + of + " in " + names[i], RecordKind::GradientSum,
-             !first[i].defined()           ? "undefined"
+             !first[i].defined()        ? "undefined"
              : first[i].requires_grad() ? "requires grad"
-                                           : "defined",
+                                        : "defined",
              data_of(first[i])});
         if (!first[i].defined() || !first[i].requires_grad()) continue;
         again.push_back(first[i]);

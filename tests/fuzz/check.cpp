@@ -7,6 +7,7 @@
 #include "tandem/tandem.h"
 
 #include <memory>
+#include <sstream>
 #include <thread>
 
 namespace tandem::fuzz {
@@ -168,6 +169,31 @@ Verdict check(const ProgramSpec& spec) {
     }
   }
   return verdict;
+}
+
+std::string graph_text(const ProgramSpec& spec) {
+  const Instance compiled(spec, true);
+  const auto handle =
+      tandem::compile_boxed([&](Tensors arguments) { return compiled.call(std::move(arguments)); });
+  const Settings settings = settings_of(spec, compiled.interpreter);
+  torch::manual_seed(100);
+  const Inputs inputs = compiled.inputs();
+  try {
+    const auto call = [&] { handle(inputs.arguments); };
+    if (settings.around) {
+      settings.around(call);
+    } else {
+      call();
+    }
+  } catch (const std::exception& error) {
+    return std::string("the call raises: ") + error.what() + '\n';
+  }
+  std::ostringstream out;
+  for (const Entry& entry : handle.entries()) {
+    out << entry.signature() << '\n' << ir::print(entry.forward());
+    if (entry.kind() == EntryKind::training) out << '\n' << ir::print(entry.backward());
+  }
+  return out.str();
 }
 
 }  // namespace tandem::fuzz

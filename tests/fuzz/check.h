@@ -19,4 +19,7 @@ struct Verdict {
 /// Runs the program eagerly and compiled, two calls each, and compares whatever a caller can see.
 Verdict check(const ProgramSpec& program);
 
+/// The graphs that the compiled form records in its first call, or why it records none.
+std::string graph_text(const ProgramSpec& program);
+
 }  // namespace tandem::fuzz

@@ -121,8 +121,8 @@ class Generator {
 
  private:
   std::vector<int64_t> some_sizes() {
-    return random_.one_of<std::vector<int64_t>>({{2, 3}, {3}, {2, 2}, {4}, {}, {1, 3}, {2, 1, 2},
-                                                 {3, 2}, {6}, {1}, {4, 2}});
+    return random_.one_of<std::vector<int64_t>>(
+        {{2, 3}, {3}, {2, 2}, {4}, {}, {1, 3}, {2, 1, 2}, {3, 2}, {6}, {1}, {4, 2}});
   }
 
   void origin(Origin& origin, int64_t leaves) {
@@ -132,11 +132,11 @@ class Generator {
       leaf.sizes = random_.percent(50) ? common : some_sizes();
       leaf.dtype = dtype_;
       if (random_.percent(8)) {
-        leaf.dtype = random_.one_of({at::kFloat, at::kDouble, at::kLong, at::kInt, at::kBool,
-                                     at::kComplexDouble});
+        leaf.dtype = random_.one_of(
+            {at::kFloat, at::kDouble, at::kLong, at::kInt, at::kBool, at::kComplexDouble});
       }
-      leaf.requires_grad = (at::isFloatingType(leaf.dtype) || at::isComplexType(leaf.dtype)) &&
-                           random_.percent(75);
+      leaf.requires_grad =
+          (at::isFloatingType(leaf.dtype) || at::isComplexType(leaf.dtype)) && random_.percent(75);
       origin.leaves.push_back(leaf);
     }
     const Interpreter interpreter(program_, false);
@@ -175,11 +175,12 @@ class Generator {
     const size_t variables = live.size();
     const Op& op = *statement.op;
     const bool writes = op.has(kInPlace);
-    if (writes && !statement.operands.empty() && !may_write(op, chooser.value(statement.operands[0]))) {
+    if (writes && !statement.operands.empty() &&
+        !may_write(op, chooser.value(statement.operands[0]))) {
       return false;
     }
-    statement.own_generator = op.has(kRandom) && op.text.find('g') != std::string_view::npos &&
-                              random_.percent(40);
+    statement.own_generator =
+        op.has(kRandom) && op.text.find('g') != std::string_view::npos && random_.percent(40);
     try {
       Tensors scratch = live;
       Statement probe = statement;
@@ -206,6 +207,7 @@ class Generator {
         statement.results.push_back(chooser.new_variable());
         live[static_cast<size_t>(statement.results.back())] = scratch[variables + index];
       }
+      note_company(chooser, statement);
       return true;
     } catch (const c10::Error&) {
       if (chooser.may_raise && random_.percent(50)) {
@@ -213,6 +215,23 @@ class Generator {
         return true;
       }
       return false;
+    }
+  }
+
+  void note_company(Chooser& chooser, Statement& statement) {
+    for (int operand : statement.operands) {
+      const at::Tensor& tensor = chooser.value(operand);
+      statement.on_view = statement.on_view || tensor.is_view();
+      statement.on_written =
+          statement.on_written || (!tensor.is_inference() && tensor._version() > 0);
+      statement.on_drawn = statement.on_drawn || drawn_.contains(tensor.unsafeGetTensorImpl());
+    }
+    const bool draws = statement.on_drawn || statement.op->has(kRandom);
+    for (int result : statement.results) {
+      const at::Tensor& tensor = chooser.value(result);
+      if (!tensor.defined()) continue;
+      statement.requires_grad = statement.requires_grad || tensor.requires_grad();
+      if (draws) drawn_.insert(tensor.unsafeGetTensorImpl());
     }
   }
 
@@ -307,9 +326,9 @@ class Generator {
 
   void nested(Chooser& chooser, std::vector<Statement>& statements, int64_t size, int depth) {
     Statement statement;
-    statement.kind = random_.one_of({StatementKind::NoGrad, StatementKind::NoGrad,
-                                     StatementKind::EnableGrad, StatementKind::Repeat,
-                                     StatementKind::Repeat, StatementKind::Call});
+    statement.kind =
+        random_.one_of({StatementKind::NoGrad, StatementKind::NoGrad, StatementKind::EnableGrad,
+                        StatementKind::Repeat, StatementKind::Repeat, StatementKind::Call});
     if (random_.percent(4)) statement.kind = StatementKind::Inference;
     switch (statement.kind) {
       case StatementKind::NoGrad: {
@@ -403,8 +422,8 @@ class Generator {
     const int64_t results = random_.between(1, 3);
     for (int64_t index = 0; index < results; ++index) {
       const bool any = random_.percent(30);
-      auto result = chooser.pick(
-          [&](const at::Tensor& tensor) { return any || tensor.requires_grad(); });
+      auto result =
+          chooser.pick([&](const at::Tensor& tensor) { return any || tensor.requires_grad(); });
       if (!result) result = chooser.pick([](const at::Tensor&) { return true; });
       if (result) function.results.push_back(*result);
     }
@@ -457,6 +476,7 @@ class Generator {
   at::ScalarType dtype_ = at::kDouble;
   at::Generator generator_ = at::detail::createCPUGenerator(1);
   std::set<int> closed_over_{};
+  std::set<const void*> drawn_{};  // tensors that come from a draw
   bool may_raise_ = false, raised_ = false, in_loop_ = false;
   bool seen_gaps_ = false, seen_rounding_ = false;
 };

@@ -52,7 +52,7 @@ void Interpreter::run(const std::vector<Statement>& statements, Tensors& variabl
         for (int operand : statement.operands) {
           parameters.push_back(variables[static_cast<size_t>(operand)]);
         }
-        const Tensors results = inner_[statement.function](std::move(parameters));
+        const Tensors results = inner_.at(statement.function)(std::move(parameters));
         for (size_t index = 0; index < statement.results.size(); ++index) {
           variables[static_cast<size_t>(statement.results[index])] = results.at(index);
         }

@@ -27,17 +27,17 @@ struct Operands {
 /// Facts about an op that the generator heeds. A set of bits.
 enum Trait : unsigned {
   kPlain = 0,
-  kInPlace = 1 << 0,        // writes x
-  kView = 1 << 1,           // a result shares memory with x
-  kRandom = 1 << 2,         // draws
-  kRounds = 1 << 3,         // its bits depend on the layout of its operands: on memory with gaps
-                            // nothing is promised
-  kOtherFormula = 1 << 4,   // autograd takes another formula in a trace: gradients may round
-  kDiscontinuous = 1 << 5,  // a last bit of its operand may change everything
-  kCustom = 1 << 6,         // a torch::autograd::Function
-  kInnerGrad = 1 << 7,      // torch::autograd::grad inside
-  kNoGradient = 1 << 8,     // its results never require grad
-  kToggle = 1 << 9,         // changes flags or metadata, not data
+  kInPlace = 1 << 0,          // writes x
+  kView = 1 << 1,             // a result shares memory with x
+  kRandom = 1 << 2,           // draws
+  kRounds = 1 << 3,           // its bits depend on the layout of its operands: on memory with gaps
+                              // nothing is promised
+  kOtherFormula = 1 << 4,     // autograd takes another formula in a trace: gradients may round
+  kDiscontinuous = 1 << 5,    // a last bit of its operand may change everything
+  kCustom = 1 << 6,           // a torch::autograd::Function
+  kInnerGrad = 1 << 7,        // torch::autograd::grad inside
+  kNoGradient = 1 << 8,       // its results never require grad
+  kToggle = 1 << 9,           // changes flags or metadata, not data
   kFirstOrderOnly = 1 << 10,  // libtorch has no derivative of its backward
 };
 
@@ -73,13 +73,14 @@ Tensors packed(const std::tuple<T...>& tuple) {
 }
 
 /// A row of the table; the expression is run and printed.
-#define TANDEM_FUZZ_OP(name, pattern, traits, ...)                            \
-  ::tandem::fuzz::Op {                                                        \
-    name, #__VA_ARGS__, [](::tandem::fuzz::Operands& operands) {              \
-      auto& [x, y, z, w, xs, i, j, k, s, c, d, t, g] = operands;              \
-      return ::tandem::fuzz::packed(__VA_ARGS__);                             \
-    },                                                                        \
-        pattern, traits                                                       \
+#define TANDEM_FUZZ_OP(name, pattern, traits, ...)                   \
+  ::tandem::fuzz::Op {                                               \
+    name, #__VA_ARGS__,                                              \
+        [](::tandem::fuzz::Operands& operands) {                     \
+          auto& [x, y, z, w, xs, i, j, k, s, c, d, t, g] = operands; \
+          return ::tandem::fuzz::packed(__VA_ARGS__);                \
+        },                                                           \
+        pattern, traits                                              \
   }
 
 }  // namespace tandem::fuzz

@@ -58,8 +58,8 @@ bool broadcastable_to(at::IntArrayRef a, at::IntArrayRef target) {
 bool partner(Chooser& chooser, Statement& statement, const Chooser::Wanted& wanted, bool to_x) {
   const Sizes sizes = x_of(chooser, statement).sizes().vec();
   const auto y = chooser.pick([&](const at::Tensor& tensor) {
-    return wanted(tensor) && (to_x ? broadcastable_to(tensor.sizes(), sizes)
-                                   : broadcastable(tensor.sizes(), sizes));
+    return wanted(tensor) &&
+           (to_x ? broadcastable_to(tensor.sizes(), sizes) : broadcastable(tensor.sizes(), sizes));
   });
   if (!y) return false;
   statement.operands.push_back(*y);
@@ -375,9 +375,9 @@ bool permutation(Chooser& chooser, Statement& statement) {
   statement.sizes.resize(static_cast<size_t>(x_of(chooser, statement).dim()));
   std::iota(statement.sizes.begin(), statement.sizes.end(), 0);
   for (size_t index = statement.sizes.size(); index > 1; --index) {
-    std::swap(statement.sizes[index - 1],
-              statement.sizes[static_cast<size_t>(
-                  chooser.random.below(static_cast<int64_t>(index)))]);
+    std::swap(
+        statement.sizes[index - 1],
+        statement.sizes[static_cast<size_t>(chooser.random.below(static_cast<int64_t>(index)))]);
   }
   return true;
 }
@@ -491,9 +491,7 @@ bool write_product(Chooser& chooser, Statement& statement) {
   statement.operands.push_back(chooser.fit({k, m}, statement.dtype));
   return true;
 }
-bool write_first(Chooser& chooser, Statement& statement) {
-  return write_dim(chooser, statement);
-}
+bool write_first(Chooser& chooser, Statement& statement) { return write_dim(chooser, statement); }
 bool write_list(Chooser& chooser, Statement& statement) {
   return write(chooser, statement) && partner(chooser, statement, is_writable, false) &&
          is_floating(chooser.value(statement.operands[1]));

@@ -51,8 +51,8 @@ void print(std::ostream& out, const char* name, const Origin& origin) {
   out << name << ":\n";
   for (size_t index = 0; index < origin.leaves.size(); ++index) {
     const Leaf& leaf = origin.leaves[index];
-    out << "  v" << index << " = leaf " << c10::toString(leaf.dtype)
-        << at::IntArrayRef(leaf.sizes) << (leaf.requires_grad ? " requires grad" : "") << '\n';
+    out << "  v" << index << " = leaf " << c10::toString(leaf.dtype) << at::IntArrayRef(leaf.sizes)
+        << (leaf.requires_grad ? " requires grad" : "") << '\n';
   }
   print(out, origin.statements, 1);
   out << "  given";

@@ -29,6 +29,9 @@ struct Statement {
   int64_t count = 1;           // of a Repeat
   size_t function = 0;         // of a Call
   std::vector<Statement> body{};
+
+  // What it met when the program was made, for the coverage.
+  bool on_view = false, on_written = false, on_drawn = false, requires_grad = false;
 };
 
 /// A tensor from nowhere: where gradients may arrive.

@@ -16,7 +16,8 @@ std::vector<Op> shape_ops() {
       OP("slice", range, kView, x.slice(i, j, k)),
       OP("slice.step", range, kView, x.slice(i, j, k, 2)),
       OP("narrow", range, kView, x.narrow(i, j, k - j)),
-      OP("index.at", anything_dim, kView, x.index({at::indexing::Ellipsis, at::indexing::Slice(), at::indexing::None})),
+      OP("index.at", anything_dim, kView,
+         x.index({at::indexing::Ellipsis, at::indexing::Slice(), at::indexing::None})),
       OP("t", matrix, kView, x.t()),
       OP("transpose", anything_dims, kView, x.transpose(i, j)),
       OP("permute", permutation, kView, x.permute(s)),
@@ -76,8 +77,10 @@ std::vector<Op> shape_ops() {
       OP("index_add", index_source, kRounds, x.index_add(0, y, z)),
       OP("scatter_add", index_like, kRounds, x.scatter_add(i, y, z)),
       OP("select_scatter", floating_dim, kPlain, x.select_scatter(x.select(i, k) * c, i, k)),
-      OP("slice_scatter", floating_dim, kPlain, x.slice_scatter(x.narrow(i, k, 1) * c, i, k, k + 1)),
-      OP("diagonal_scatter", floating_dims, kPlain, x.diagonal_scatter(x.diagonal(0, i, j) * c, 0, i, j)),
+      OP("slice_scatter", floating_dim, kPlain,
+         x.slice_scatter(x.narrow(i, k, 1) * c, i, k, k + 1)),
+      OP("diagonal_scatter", floating_dims, kPlain,
+         x.diagonal_scatter(x.diagonal(0, i, j) * c, 0, i, j)),
 
       // ---- from nothing ----
       OP("zeros", sizes_only, kNoGradient, at::zeros(s, at::TensorOptions(t))),
