@@ -102,6 +102,15 @@ std::string text_of(at::ArrayRef<T> list) {
   return out.str();
 }
 
+/// Of a dimension with one element the stride means nothing.
+std::string strides_that_matter(const at::Tensor& tensor) {
+  std::vector<int64_t> strides = tensor.strides().vec();
+  for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
+    if (tensor.size(dim) == 1) strides[static_cast<size_t>(dim)] = 0;
+  }
+  return text_of(at::IntArrayRef(strides));
+}
+
 /// The default generator first.
 Tensors generator_states(const Inputs& inputs) {
   Tensors states = {at::detail::getDefaultCPUGenerator().get_state()};
@@ -238,7 +247,7 @@ class Observer {
       if (!item.tensor.defined() || !item.tensor.is_leaf()) continue;
       at::Tensor grad = item.tensor.grad();
       add({"grad() of " + item.name, RecordKind::Gradient,
-           grad.defined() ? text_of(grad.strides()) : "undefined", data_of(grad)});
+           grad.defined() ? strides_that_matter(grad) : "undefined", data_of(grad)});
       item.tensor.mutable_grad().reset();
     }
   }

@@ -8,7 +8,7 @@
 namespace tandem::fuzz {
 
 struct Verdict {
-  enum class Kind { Passed, Refused, Failed };
+  enum class Kind { Passed, Refused, Unseen, Failed };  // Unseen: eager's own state raises
   Kind kind = Kind::Passed;
   std::string refusal{};  // text of the UnsupportedError
   std::vector<std::string> differences{};

@@ -42,6 +42,11 @@ std::optional<int> Chooser::pick(const Wanted& wanted) {
   return fitting[static_cast<size_t>(index)];
 }
 
+bool Chooser::is_closed_over(int variable) const {
+  return std::ranges::any_of(closed_over,
+                             [&](int other) { return value(other).is_same(value(variable)); });
+}
+
 int Chooser::new_variable() {
   live.emplace_back();
   return static_cast<int>(live.size()) - 1;

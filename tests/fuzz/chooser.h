@@ -32,6 +32,9 @@ class Chooser {
   /// Runs it on the live tensors and puts it before the one being chosen.
   int prepend(Statement statement);
 
+  /// The variable holds a closed-over tensor itself.
+  bool is_closed_over(int variable) const;
+
   Random& random;
   Tensors& live;
   std::vector<Statement> before{};

@@ -38,6 +38,8 @@ enum Trait : unsigned {
   kInnerGrad = 1 << 7,        // torch::autograd::grad inside
   kNoGradient = 1 << 8,       // its results never require grad
   kToggle = 1 << 9,           // changes flags or metadata, not data
+  kNoOverlap = 1 << 11,       // eager promises nothing if x overlaps another operand
+  kNoResult = 1 << 12,        // its result is not kept
   kFirstOrderOnly = 1 << 10,  // libtorch has no derivative of its backward
 };
 

@@ -521,7 +521,7 @@ bool root_and_input(Chooser& chooser, Statement& statement) {
 }
 bool fresh_leaf(Chooser& chooser, Statement& statement) {
   return one(chooser, statement, [](const at::Tensor& tensor) {
-    return is_floating(tensor) && tensor.is_leaf() && !tensor.requires_grad();
+    return is_floating(tensor) && tensor.is_leaf() && !tensor.requires_grad() && !tensor.is_view();
   });
 }
 

@@ -66,6 +66,9 @@ void work(uint64_t seed, const RunOptions& options, FILE* out) {
     case Verdict::Kind::Passed:
       say("sum passed");
       break;
+    case Verdict::Kind::Unseen:
+      say("sum unseen");
+      break;
     case Verdict::Kind::Refused:
       say("sum refused");
       say("refused " + reason_of(verdict.refusal));
@@ -131,7 +134,12 @@ class Pool {
       at::set_num_threads(1);
       FILE* out = fdopen(ends[1], "w");
       for (size_t i = worker.next; i < worker.seeds.size() && !out_of_time(); ++i) {
-        work(worker.seeds[i], options_, out);
+        try {
+          work(worker.seeds[i], options_, out);
+        } catch (const std::exception& error) {
+          std::fprintf(out, "sum failed\nfailure the fuzzer itself raised: %s\nend\n",
+                       one_line(error.what()).c_str());
+        }
       }
       std::fclose(out);
       _exit(0);
