@@ -103,6 +103,17 @@ void Epilogue::run() {
   }
   finish_results();
   replay_views();
+  renew_views();
+}
+
+/// A view that was written has its grad_fn in eager; otherwise it would be made when first asked
+/// for, and is_leaf() does not ask.
+void Epilogue::renew_views() const {
+  for (const CallPlan::Change& change : plan_.changes) {
+    if (change.place.of != Place::Of::Input || change.part == 0) continue;
+    const at::Tensor& input = tensor_at(change.place);
+    if (input.is_view()) input.grad_fn();
+  }
 }
 
 /// Fresh results and bases, so far without a history.

@@ -3,7 +3,10 @@
 #include "base/error.h"
 #include "ops/libtorch_version.h"
 #include "ops/meta_tensor.h"
+#include "ops/shares_memory.h"
 #include "tracing/draws.h"
+#include "tracing/kept_strides.h"
+#include "tracing/operand_text.h"
 #include "tracing/recording.h"
 #include "tracing/traced_tensor.h"
 #include "tracing/write_checks.h"
@@ -57,6 +60,23 @@ std::vector<at::Tensor> written_list(const c10::OperatorHandle& op, const torch:
   return stack[first].toTensorVector();
 }
 
+/// Eager writes one after the other; functionalization reads all of them before it writes any.
+void check_written_once(const c10::OperatorHandle& op, const std::vector<at::Tensor>& written) {
+  for (size_t i = 1; i < written.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (!is_traced(written[i]) || !is_traced(written[j]) ||
+          !written[i].storage().is_alias_of(written[j].storage()) ||
+          !shapes::may_overlap(ops::place_of(written[i]), ops::place_of(written[j]))) {
+        continue;
+      }
+      TANDEM_UNSUPPORTED("trace", op.schema().name(), " writes the same memory twice: tensors ", j,
+                         " and ", i, " of its list overlap",
+                         "\n  value:  ", tensor_text(written[i]),
+                         "\n  remedy: leave one of them out, or write them one after the other");
+    }
+  }
+}
+
 at::Tensor like_on_meta(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   at::Tensor made(
@@ -106,7 +126,10 @@ void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::j
   check_write(recording, op, *stack, first);
   check_out_arguments(op, *stack, first);
   const std::vector<at::Tensor> written = written_list(op, *stack, first);
+  check_written_once(op, written);
+  const KeptStrides strides(op, *stack, first);
   op.callBoxed(*stack);
+  strides.restore();
   for (const at::Tensor& tensor : written) tensor.unsafeGetTensorImpl()->bump_version();
   if (resized.defined() && !is_traced(resized)) recording.host_tensors().follow_resize(resized);
 }

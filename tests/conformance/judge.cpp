@@ -1,12 +1,12 @@
 #include "conformance/judge.h"
 
+#include "conformance/compare.h"
 #include "conformance/higher_order.h"
 #include "conformance/observe.h"
 #include "passes/registry.h"
 #include "pipeline/pipeline.h"
 #include "support/one_thread.h"
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -14,7 +14,6 @@
 namespace tandem::conformance {
 namespace {
 
-constexpr size_t kDifferencesShown = 8;
 /// The clean-up of the pipeline, in its order.
 constexpr const char* kPasses[] = {"remove-no-ops", "merge-duplicates", "remove-dead-nodes"};
 
@@ -114,35 +113,10 @@ class Judge {
 
   void compare(ModeResult& result, const Observation& eager, const Observation& compiled) {
     check_case(result, eager);
-    compare_records(result, eager, compiled);
+    for (std::string& text : differences(eager, compiled, settings_)) {
+      result.differences.push_back(std::move(text));
+    }
     if (compiled.refused) result.refusal = compiled.error;
-  }
-
-  void compare_records(ModeResult& result, const Observation& eager, const Observation& compiled) {
-    std::vector<std::string>& differences = result.differences;
-    if (compiled.touched) {
-      differences.push_back("the call raised, but it has changed the " + compiled.touched_what);
-    }
-    std::map<std::string, const Record*> found;
-    for (const Record& record : compiled.records) found[record.what] = &record;
-    for (const Record& record : eager.records) {
-      std::string text;
-      if (const auto other = found.find(record.what); other != found.end()) {
-        text = difference(record, *other->second, settings_);
-        found.erase(other);
-      } else if (compiled.error.empty()) {  // a call that raised shows nothing else
-        text = "only eager shows " + record.what + ": " + record.text;
-      }
-      if (!text.empty() && differences.size() < kDifferencesShown) {
-        differences.push_back(std::move(text));
-      }
-    }
-    size_t shown = 0;
-    for (const auto& [what, record] : found) {
-      if (eager.error.empty() && ++shown <= kDifferencesShown) {
-        differences.push_back("only compiled shows " + what + ": " + record->text);
-      }
-    }
   }
 
   /// On the list of differences: refused with a reason, before any effect.
@@ -229,7 +203,7 @@ class Judge {
     int calls = 0;
     const Observation found = observe_higher_order(program, handle.call, 0, settings_, calls);
     const Observation expected = observe_higher_order(eager, eager.function, 0, settings_, calls);
-    compare_records(result, expected, found);
+    result.differences = differences(expected, found, settings_);
     add(std::move(result));
   }
 
