@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "joint/build_joint.h"
+#include "partition/memory_owners.h"
 #include "partition/place_write_backs.h"
 #include "passes/registry.h"
 #include "runtime/gradient_call.h"
@@ -114,6 +115,7 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
       log.time("signature", [&] { return signature::read_signature(*trace, effects); });
   captured.joint = log.time(
       "joint", [&] { return joint::build_joint(*trace, std::move(reading), "function.joint"); });
+  partition::note_inputs_read(captured.joint);
   captured.result_constants.assign(trace->results().constants.begin(),
                                    trace->results().constants.end());
   captured.counts.zero_fallbacks = trace->recording().metadata().counts().zeros;

@@ -22,7 +22,6 @@ enum class Feature {
   CustomFunctions,
   Streams,
   SymbolicShapes,
-  MinCut,
   CommonSubexpressions,
   Checkpoint,
   Budgets,
