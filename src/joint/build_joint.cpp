@@ -65,6 +65,7 @@ class Builder {
       check_nothing_lifted(trace_, inputs_before);
       check_nothing_written(writes);
     }
+    signature_.effects = effects_.in_order(graph_, signature_.tangents.size());
     graph_.set_outputs(std::move(outputs_));
     release_groups(trace_, reading_.groups);
     order_inputs();
@@ -213,6 +214,7 @@ class Builder {
       task.wanted.push_back(target.edge);
     }
     const Gradients gradients = differentiate(recording_, task);
+    effects_.add(gradients.effects, tangents);
     for (size_t i = 0; i < tangents.size(); ++i)
       signature_.tangents[tangents[i]].raises = gradients.raises[i];
     std::vector<ir::ValueId> values;
@@ -286,6 +288,7 @@ class Builder {
   std::vector<Root> roots_;  // one per tangent
   std::deque<Target> targets_;
   int64_t parts_ = 1;
+  BackwardEffects effects_;
   int64_t further_gradients_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include "passes/registry.h"
 #include "signature/read_signature.h"
 #include "tracing/trace.h"
+#include "tracing/with_autocast.h"
 
 #include <torch/nn/module.h>
 
@@ -124,6 +125,7 @@ std::shared_ptr<const runtime::EntryState> compile_entry(const detail::FlatFunct
                                                        options.backend.resolve(), std::move(guards),
                                                        std::move(captured.result_constants));
   });
+  if (entry->signature().training) entry->backward().set_with_autocast(tracing::with_autocast);
   log.finish();
   return entry;
 }
