@@ -1,5 +1,6 @@
 #include "conformance/judge.h"
 
+#include "conformance/higher_order.h"
 #include "conformance/observe.h"
 #include "passes/registry.h"
 #include "pipeline/pipeline.h"
@@ -67,6 +68,7 @@ class Judge {
     run_compiled(Mutations::in_graph);
     if (results_.front().outcome != ModeResult::Outcome::Passed) return results_;
     run_compiled(Mutations::epilogue);
+    run_higher_order();
     // With a calling form of its own the program cannot be taken stage by stage.
     if (!eager_.compile) {
       for (const char* pass : kPasses) run_without(pass);
@@ -111,8 +113,13 @@ class Judge {
   }
 
   void compare(ModeResult& result, const Observation& eager, const Observation& compiled) {
-    std::vector<std::string>& differences = result.differences;
     check_case(result, eager);
+    compare_records(result, eager, compiled);
+    if (compiled.refused) result.refusal = compiled.error;
+  }
+
+  void compare_records(ModeResult& result, const Observation& eager, const Observation& compiled) {
+    std::vector<std::string>& differences = result.differences;
     if (compiled.touched) {
       differences.push_back("the call raised, but it has changed the " + compiled.touched_what);
     }
@@ -136,7 +143,6 @@ class Judge {
         differences.push_back("only compiled shows " + what + ": " + record->text);
       }
     }
-    if (compiled.refused) result.refusal = compiled.error;
   }
 
   /// On the list of differences: refused with a reason, before any effect.
@@ -216,6 +222,17 @@ class Judge {
     add(std::move(result));
   }
 
+  void run_higher_order() {
+    const Program eager = make(), program = make();
+    const Handle handle = compile(program, {});
+    ModeResult result{"higher order"};
+    int calls = 0;
+    const Observation found = observe_higher_order(program, handle.call, 0, settings_, calls);
+    const Observation expected = observe_higher_order(eager, eager.function, 0, settings_, calls);
+    compare_records(result, expected, found);
+    add(std::move(result));
+  }
+
   void run_without(const std::string& pass) {
     ModeResult result{"without " + pass};
     // One more program for eager, too: the first one has been called.
@@ -240,8 +257,8 @@ class Judge {
 }  // namespace
 
 std::vector<std::string> mode_names() {
-  std::vector<std::string> names = {"in graph", "second call", "other thread",
-                                    "memory",   "epilogue",    "epilogue, second call"};
+  std::vector<std::string> names = {"in graph", "second call",           "other thread", "memory",
+                                    "epilogue", "epilogue, second call", "higher order"};
   for (const char* pass : kPasses) names.push_back(std::string("without ") + pass);
   return names;
 }

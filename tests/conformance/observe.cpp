@@ -379,7 +379,7 @@ Inputs make_inputs(const Program& program, int number) {
   return inputs;
 }
 
-bool is_close(const at::Tensor& a, const at::Tensor& b) {
+bool is_close(const at::Tensor& a, const at::Tensor& b, double units) {
   if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
   if (!at::isFloatingType(a.scalar_type()) && !at::isComplexType(a.scalar_type())) return false;
   const bool is_double =
@@ -387,7 +387,7 @@ bool is_close(const at::Tensor& a, const at::Tensor& b) {
   const double eps =
       is_double ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
   const double largest = a.numel() ? a.abs().max().item<double>() : 0.0;
-  return a.numel() == 0 || (a - b).abs().max().item<double>() <= 8 * eps * largest;
+  return a.numel() == 0 || (a - b).abs().max().item<double>() <= units * eps * largest;
 }
 
 /// Some errors begin with the name of the node that made a view: a custom function's in eager, ours
@@ -528,14 +528,16 @@ std::string difference(const Record& eager, const Record& compiled, const Settin
     }
     case RecordKind::Value:
     case RecordKind::Gradient:
-    case RecordKind::GradientSum: {
+    case RecordKind::GradientSum:
+    case RecordKind::HigherGradient: {
       if (eager.text != compiled.text) return both(eager.text, compiled.text);
       const auto same = testing::same_bits(eager.value, compiled.value);
       if (same) return "";
-      const bool may_round = eager.kind == RecordKind::GradientSum ||
+      const bool higher = eager.kind == RecordKind::HigherGradient;
+      const bool may_round = higher || eager.kind == RecordKind::GradientSum ||
                              (eager.kind == RecordKind::Gradient && settings.sums_may_round);
       if (may_round && eager.value.defined() && compiled.value.defined() &&
-          is_close(eager.value, compiled.value)) {
+          is_close(eager.value, compiled.value, higher ? 64 : 8)) {
         return "";
       }
       return eager.what + ": " + same.message();
