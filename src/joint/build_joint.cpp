@@ -49,6 +49,7 @@ class Builder {
       check_nothing_lifted(trace_, inputs_before);
       writes.check();
     }
+    signature_.effects = effects_.in_order(graph_, signature_.tangents.size());
     graph_.set_outputs(std::move(outputs_));
     release_groups(trace_, reading_.groups);
     order_inputs();
@@ -103,6 +104,7 @@ class Builder {
     const std::vector<const Target*> wanted = ends_.prepare(part);
     for (const Target* target : wanted) task.wanted.push_back(target->edge);
     const Gradients gradients = differentiate(recording_, task);
+    effects_.add(gradients.effects, tangents);
     for (size_t i = 0; i < tangents.size(); ++i)
       signature_.tangents[tangents[i]].raises = gradients.raises[i];
     std::vector<ir::ValueId> values;
@@ -154,6 +156,7 @@ class Builder {
   Ends ends_;
   std::vector<at::Tensor> tangents_;  // one per root
   std::vector<ir::ValueId> tangent_values_;
+  BackwardEffects effects_;
   int64_t further_gradients_ = 0;
 };
 

@@ -64,6 +64,7 @@ Gradients differentiate(tracing::Recording& recording, const Differentiation& ta
   const ir::NodeId mark = recording.graph().last_node();
   try {
     gradients.values = run_engine(recording, task);
+    gradients.effects = reached_effects(recording, mark, task.roots);
     return gradients;
   } catch (const Error&) {
     throw;  // our own refusals are not eager's
@@ -85,6 +86,7 @@ Gradients differentiate(tracing::Recording& recording, const Differentiation& ta
     recording.rewind(mark);
   }
   if (!good.roots.empty()) gradients.values = run_engine(recording, good);
+  gradients.effects = reached_effects(recording, mark, task.roots);
   return gradients;
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/gradient_call.h"
 #include "signature/read_signature.h"
 #include "tracing/trace.h"
+#include "tracing/with_autocast.h"
 
 #include <torch/nn/module.h>
 
@@ -174,6 +175,7 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
         std::move(captured.joint), std::move(split), options.backend.resolve(), std::move(guards),
         std::move(captured.result_constants), std::move(higher));
   });
+  if (entry->signature().training) entry->backward().set_with_autocast(tracing::with_autocast);
   log.finish();
   return entry;
 }

@@ -1,14 +1,27 @@
 #include "runtime/backward_kernels.h"
 
 #include "partition/drop_tangents.h"
+#include "passes/remove_dead_nodes.h"
+#include "tandem/ir/type.h"
 
 #include <algorithm>
 
 namespace tandem::runtime {
+namespace {
+
+bool all(const std::vector<bool>& flags) {
+  return std::all_of(flags.begin(), flags.end(), [](bool is) { return is; });
+}
+
+}  // namespace
 
 BackwardKernels::BackwardKernels(ir::Graph graph, CompileContext context,
-                                 std::shared_ptr<Backend> backend)
-    : graph_(std::move(graph)), context_(std::move(context)), backend_(std::move(backend)) {
+                                 std::shared_ptr<Backend> backend,
+                                 std::vector<ir::EffectFacts> effects)
+    : graph_(std::move(graph)),
+      context_(std::move(context)),
+      backend_(std::move(backend)),
+      effects_(std::move(effects)) {
   all_ = compile(graph_);
 }
 
@@ -21,11 +34,41 @@ Backward BackwardKernels::compile(const ir::Graph& graph) const {
   return backward;
 }
 
+/// Whether autocast is on for a device that the backward computes on.
+bool BackwardKernels::casts(const ops::AutocastState& state) const {
+  if (!state.any() || with_autocast_ == nullptr) return false;
+  return std::ranges::any_of(graph_.inputs(), [&](ir::ValueId input) {
+    const ir::TypePtr& type = graph_.value(input).tensor_type();
+    return type && ((state.cpu && type->device.is_cpu()) || (state.cuda && type->device.is_cuda()));
+  });
+}
+
 const Backward& BackwardKernels::get(const std::vector<bool>& defined) {
-  if (std::all_of(defined.begin(), defined.end(), [](bool is) { return is; })) return all_;
+  if (const ops::AutocastState state = ops::AutocastState::now(); casts(state)) [[unlikely]]
+    return get(defined, state);
+  if (all(defined)) return all_;
   std::lock_guard lock(mutex_);
   Backward& backward = some_[defined];
-  if (!backward.kernels) backward = compile(partition::drop_tangents(graph_, defined));
+  if (!backward.kernels) backward = compile(partition::drop_tangents(graph_, defined, effects_));
+  return backward;
+}
+
+const Backward& BackwardKernels::get(const std::vector<bool>& defined,
+                                     const ops::AutocastState& state) {
+  std::lock_guard lock(mutex_);
+  InAutocast& known = in_autocast_[state];
+  if (known.graph.outputs().empty()) {
+    ir::Graph graph = with_autocast_(graph_, state);
+    passes::remove_dead_nodes(graph);
+    ir::verify(graph, "lower");
+    known.graph = std::move(graph);
+  }
+  const ir::Graph& graph = known.graph;
+  Backward& backward = known.kernels[defined];
+  if (!backward.kernels) {
+    backward =
+        all(defined) ? compile(graph) : compile(partition::drop_tangents(graph, defined, effects_));
+  }
   return backward;
 }
 
