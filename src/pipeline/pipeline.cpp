@@ -3,8 +3,10 @@
 #include "base/error.h"
 #include "joint/build_joint.h"
 #include "partition/memory_owners.h"
+#include "ops/op_table.h"
 #include "partition/place_write_backs.h"
 #include "passes/registry.h"
+#include "passes/remove_dead_nodes.h"
 #include "runtime/gradient_call.h"
 #include "signature/read_signature.h"
 #include "tracing/trace.h"
@@ -12,6 +14,7 @@
 
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <optional>
 
 namespace tandem::pipeline {
@@ -91,6 +94,25 @@ runtime::GradientFunctions::Make derive(std::shared_ptr<const Program> program, 
   };
 }
 
+/// Effects that the calls before have had, and that nobody reads a result of.
+void drop_happened(ir::Graph& graph, ir::NodeId last) {
+  bool dropped = true;
+  while (dropped) {
+    dropped = false;
+    graph.for_each_node_reversed([&](ir::Node& node) {
+      if (node.id() > last || node.kind() != ir::NodeKind::Op) return;
+      const ops::OpInfo& info = ops::info(node.op());
+      const bool read = std::ranges::any_of(node.results(), [&](ir::ValueId id) {
+        return id != ir::kNoValue && graph.value(id).has_users();
+      });
+      if (read || !info.has_effect || info.random) return;
+      graph.erase(node);
+      dropped = true;
+    });
+    if (dropped) passes::remove_dead_nodes(graph);
+  }
+}
+
 }  // namespace
 
 Captured capture(const Program& program, const detail::Flat& arguments, const Options& options,
@@ -101,7 +123,7 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
   Captured captured;
   const auto run = [&](tracing::Retrace retrace) {
     trace.emplace(arguments, known_tensors(options), names, std::move(retrace), replacements);
-    log.time("trace", [&] { captured.fingerprint = run_program(program, *trace); });
+    log.time("trace", [&] { captured.run = run_program(program, *trace); });
   };
   run({});
   if (std::optional<tracing::Retrace> retrace = trace->retrace()) {
@@ -161,12 +183,13 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
   counts = captured.counts;
   if (program->is_derived()) *program->derived_traces += counts.traces;
   run_passes(captured.joint.graph, log);
+  if (program->is_derived()) drop_happened(captured.joint.graph, captured.run.happened);
   Split split = cut(captured.joint, options, log);
   guards.add_trace(captured.joint.lifted, split.signature, arguments);
   if (counts_from_storage_start(captured.joint)) guards.add_storage_offsets(arguments);
   runtime::Higher higher;
   if (options.higher_order && split.signature.training) {
-    higher.make = derive(program, options, switches, captured.fingerprint);
+    higher.make = derive(program, options, switches, captured.run.fingerprint);
     higher.argument_count = arguments.tensors.size();
     higher.argument_constants.assign(arguments.constants.begin(), arguments.constants.end());
   }

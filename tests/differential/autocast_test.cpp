@@ -155,6 +155,37 @@ TEST(Autocast, OneGraphDifferentiatedInAndOutOfARegion) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(same_bits(found[i], expected[i])) << i;
 }
 
+TEST(Autocast, GradientsOfGradientsEachInItsState) {
+  const auto function = [](const Tensor& x, const Tensor& w) { return x.mm(w).sin().sum(); };
+  const auto compiled = tandem::compile(function);
+  const Tensor x = leaf({4, 4}), w = leaf({4, 4});
+  const auto gradients = [&](const Tensor& y, bool first, bool second) {
+    std::vector<Tensor> found;
+    Tensor penalty = torch::zeros({});
+    {
+      const Region region(first);
+      for (const Tensor& one :
+           torch::autograd::grad({y}, {x, w}, {}, /*retain_graph=*/true, /*create_graph=*/true)) {
+        found.push_back(one.detach());
+        penalty = penalty + one.to(torch::kFloat).pow(2).sum();
+      }
+    }
+    const Region region(second);
+    for (const Tensor& one : torch::autograd::grad({penalty}, {x, w})) found.push_back(one);
+    return found;
+  };
+  for (const bool first : {false, true}) {
+    for (const bool second : {false, true}) {
+      SCOPED_TRACE(std::string(first ? "first in" : "first out") +
+                   (second ? ", second in" : ", second out"));
+      const std::vector<Tensor> expected = gradients(function(x, w), first, second);
+      const std::vector<Tensor> found = gradients(compiled(x, w), first, second);
+      for (size_t i = 0; i < expected.size(); ++i)
+        EXPECT_TRUE(same_bits(found[i], expected[i])) << i;
+    }
+  }
+}
+
 /// Counts the graphs that are lowered.
 struct Counting : Backend {
   std::string_view name() const override { return "counting"; }

@@ -176,6 +176,38 @@ TEST_F(Effects, ResultsDifferentiatedOneAfterTheOther) {
   });
 }
 
+struct SquaresAndSpeaks : torch::autograd::Function<SquaresAndSpeaks> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x) {
+    context->save_for_backward({x});
+    say("forward");
+    return x * x;
+  }
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    say("backward");
+    return {grads[0] * 2 * context->get_saved_variables()[0]};
+  }
+};
+
+// Gradients with a history are computed by a function that runs the forward again, without what it
+// has done already.
+TEST_F(Effects, GradientsOfGradientsRepeatNoEffect) {
+  const Program program = [](const Tensors& a) -> Tensors {
+    note_sum(a[0]);
+    return {SquaresAndSpeaks::apply(a[0]).sin()};
+  };
+  expect_same_lines(program, [](const Program& call) {
+    for (int i = 0; i < 2; ++i) {
+      const at::Tensor x = torch::full({2}, 0.5).set_requires_grad(true);
+      const at::Tensor first = torch::autograd::grad({call({x})[0].sum()}, {x}, {}, true, true)[0];
+      say("between");
+      const at::Tensor second = torch::autograd::grad({first.sum()}, {x}, {}, true, true)[0];
+      say("before the third");
+      second.sum().backward();
+      say(std::to_string(x.grad()[0].item<float>()));
+    }
+  });
+}
+
 // A rewritten argument has a node of its own, which must not repeat what the node of the results
 // does.
 TEST_F(Effects, RewrittenArgumentsInTheBackward) {
