@@ -128,6 +128,8 @@ class Builder {
   }
 
   void add_target(Place::Of of, size_t index, bool after, const autograd::Edge& edge, bool cut) {
+    // A view that says it requires grad, since its base has come to: no gradient ends at it.
+    if (!edge.is_valid()) return;
     targets_.push_back({.place = {of, static_cast<int64_t>(index)}, .after = after, .edge = edge});
     if (cut) targets_.back().cut.emplace(edge);
   }
