@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/edge.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,16 @@ struct Gradients {
 /// tensor was overwritten: a tangent that raises is marked, the others are differentiated without
 /// it.
 Gradients differentiate(tracing::Recording& recording, const Differentiation& task);
+
+/// The same with a history of their own, for what differentiates them again. What eager's backward
+/// would throw passes through.
+std::vector<at::Tensor> differentiate_with_history(tracing::Recording& recording,
+                                                   const Differentiation& task);
+
+/// Takes out gradients that depend on none of the tangents: a custom function's node turns the
+/// missing gradient behind a closed cut into zeros.
+void drop_independent(const ir::Graph& graph, std::span<const ir::ValueId> tangents,
+                      std::vector<ir::ValueId>& gradients);
 
 /// An UnsupportedError if differentiating brought in a tensor that the forward never used:
 /// `inputs_before` counts the stand-ins of the forward.

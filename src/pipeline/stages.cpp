@@ -15,7 +15,8 @@ Joint export_joint(const FlatFunction& function, const Flat& arguments, const Op
   const Options options = pipeline::apply_environment(given);
   pipeline::check_options(options);
   pipeline::StageLog log("export_joint", options.dump_dir);
-  pipeline::Captured captured = pipeline::capture(function, arguments, options, log);
+  pipeline::Captured captured =
+      pipeline::capture(pipeline::Program(function), arguments, options, log);
   pipeline::run_passes(captured.joint.graph, log);
   return std::move(captured.joint);
 }

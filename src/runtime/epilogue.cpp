@@ -61,7 +61,8 @@ void check_rewrites(const EntryState& entry, std::span<const at::Tensor> inputs)
 }
 
 Epilogue::Epilogue(std::shared_ptr<const EntryState> entry, std::span<const at::Tensor> inputs,
-                   std::span<at::Tensor> outputs, std::span<at::Tensor> results)
+                   std::span<at::Tensor> outputs, std::span<at::Tensor> results,
+                   std::optional<Snapshot> snapshot)
     : entry_(std::move(entry)),
       signature_(entry_->signature()),
       plan_(entry_->plan()),
@@ -69,7 +70,8 @@ Epilogue::Epilogue(std::shared_ptr<const EntryState> entry, std::span<const at::
       outputs_(outputs),
       results_(results),
       bases_(signature_.bases.size()),
-      targets_(plan_.targets.size()) {}
+      targets_(plan_.targets.size()),
+      snapshot_(std::move(snapshot)) {}
 
 const at::Tensor& Epilogue::tensor_at(const Place& place) const {
   const auto index = static_cast<size_t>(place.index);
@@ -289,6 +291,7 @@ void Epilogue::finish_results() {
     if (tensor_at(place).defined()) autograd::impl::set_gradient_edge(tensor_at(place), edge);
   }
   keep_written_handles(plan_, inputs_, outputs_);
+  if (snapshot_) node.kept().keep(*std::move(snapshot_));
   node.kept().save(*entry_, inputs_.first(signature_.inputs.size()), outputs_, results_, bases_);
 }
 

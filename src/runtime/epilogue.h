@@ -25,7 +25,8 @@ class Epilogue {
  public:
   /// `inputs` are those of the forward graph: the function's, then the bases of groups.
   Epilogue(std::shared_ptr<const EntryState> entry, std::span<const at::Tensor> inputs,
-           std::span<at::Tensor> outputs, std::span<at::Tensor> results);
+           std::span<at::Tensor> outputs, std::span<at::Tensor> results,
+           std::optional<Snapshot> snapshot);
   void run();
 
  private:
@@ -61,6 +62,7 @@ class Epilogue {
   std::vector<at::Tensor> bases_;  // by base of the signature
   std::vector<NodePtr> nodes_;     // by part
   std::vector<Edge> targets_;      // by target of the plan
+  std::optional<Snapshot> snapshot_;
 };
 
 }  // namespace tandem::runtime

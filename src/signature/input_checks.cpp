@@ -4,6 +4,7 @@
 #include "ops/shares_memory.h"
 
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <unordered_map>
 

@@ -58,7 +58,7 @@ std::string value_name(const ir::Descriptor& role) {
 }
 
 Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std::string> names,
-             Retrace retrace)
+             Retrace retrace, std::span<const Replacement> replacements)
     : known_(std::move(known)),
       names_(std::move(names)),
       retrace_(std::move(retrace)),
@@ -76,6 +76,8 @@ Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std:
     stand_in_arguments_.tensors.push_back(stand_ins_.back().tensor);
   }
   argument_count_ = stand_ins_.size();
+  for (const Replacement& one : replacements)
+    position_.emplace(one.closed_over.unsafeGetTensorImpl(), *find_argument(one.argument));
   for (const at::Tensor& real : retrace_.met_before) stand_in_of(real);
   for (StandIn& stand_in : stand_ins_) stand_in.closed_over = false;
   recording_.set_stand_in_of([this](const at::Tensor& real) { return stand_in_of(real); });
@@ -188,7 +190,8 @@ std::optional<size_t> Trace::find_met_before(const at::Tensor& real) const {
 
 at::Tensor Trace::stand_in_of(const at::Tensor& real) {
   if (auto it = position_.find(real.unsafeGetTensorImpl()); it != position_.end()) {
-    stand_ins_[it->second].closed_over = true;
+    StandIn& known = stand_ins_[it->second];
+    known.closed_over = known.closed_over || known.real.is_same(real);
     return stand_ins_[it->second].tensor;
   }
   if (std::optional<at::Tensor> made_here = recording_.host_tensors().stand_in(real)) {
@@ -324,6 +327,31 @@ void Trace::keep_history(const at::Tensor& result) const {
                        "of it (clone())");
   }
   meta->set_attr_version(result._version());
+}
+
+void Trace::set_results(std::vector<at::Tensor> results) {
+  results_ = {};
+  results_.tensors.assign(results.begin(), results.end());
+}
+
+void Trace::move_edge(size_t n, torch::autograd::Edge edge) {
+  StandIn& stand_in = stand_ins_[*find_argument(n)];
+  stand_in.edge = std::move(edge);
+  stand_in.is_place = true;
+}
+
+std::optional<size_t> Trace::find(const at::Tensor& real) const {
+  const auto it = position_.find(real.unsafeGetTensorImpl());
+  return it == position_.end() ? std::nullopt : std::optional(it->second);
+}
+
+std::optional<size_t> Trace::find_argument(size_t n) const {
+  for (size_t i = 0; i < stand_ins_.size(); ++i) {
+    if (recording_.graph().input_role(stand_ins_[i].input) ==
+        ir::Descriptor::user_input(static_cast<int64_t>(n)))
+      return i;
+  }
+  return std::nullopt;
 }
 
 std::string Trace::where() const {

@@ -7,6 +7,7 @@
 
 #include <cctype>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -124,7 +125,7 @@ class StatusTest : public ::testing::Test {
       }
     }
     EXPECT_LE(status_.count(Outcome::Differs), kDiffersAtMost);
-    const std::string path = std::string(test::kTestsDir) + "/conformance/STATUS.md";
+    const auto path = std::filesystem::path(test::kTestsDir) / "conformance" / "STATUS.md";
     const std::string page = status_.page(categories_);
     if (std::getenv("TANDEM_UPDATE_STATUS") != nullptr) {
       std::ofstream(path) << page;

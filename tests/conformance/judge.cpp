@@ -1,6 +1,7 @@
 #include "conformance/judge.h"
 
 #include "conformance/compare.h"
+#include "conformance/higher_order.h"
 #include "conformance/observe.h"
 #include "passes/registry.h"
 #include "pipeline/pipeline.h"
@@ -66,6 +67,7 @@ class Judge {
     run_compiled(Mutations::in_graph);
     if (results_.front().outcome != ModeResult::Outcome::Passed) return results_;
     run_compiled(Mutations::epilogue);
+    run_higher_order();
     // With a calling form of its own the program cannot be taken stage by stage.
     if (!eager_.compile) {
       for (const char* pass : kPasses) run_without(pass);
@@ -194,6 +196,17 @@ class Judge {
     add(std::move(result));
   }
 
+  void run_higher_order() {
+    const Program eager = make(), program = make();
+    const Handle handle = compile(program, {});
+    ModeResult result{"higher order"};
+    int calls = 0;
+    const Observation found = observe_higher_order(program, handle.call, 0, settings_, calls);
+    const Observation expected = observe_higher_order(eager, eager.function, 0, settings_, calls);
+    result.differences = differences(expected, found, settings_);
+    add(std::move(result));
+  }
+
   void run_without(const std::string& pass) {
     ModeResult result{"without " + pass};
     // One more program for eager, too: the first one has been called.
@@ -218,8 +231,8 @@ class Judge {
 }  // namespace
 
 std::vector<std::string> mode_names() {
-  std::vector<std::string> names = {"in graph", "second call", "other thread",
-                                    "memory",   "epilogue",    "epilogue, second call"};
+  std::vector<std::string> names = {"in graph", "second call",           "other thread", "memory",
+                                    "epilogue", "epilogue, second call", "higher order"};
   for (const char* pass : kPasses) names.push_back(std::string("without ") + pass);
   return names;
 }

@@ -10,11 +10,12 @@ namespace tandem::conformance {
 /// How two records of one name are compared.
 enum class RecordKind {
   Text,
-  Value,         // bit for bit, with dtype and sizes
-  Gradient,      // the same, or up to rounding where the program says so
-  GradientSum,   // up to rounding: sums over a call and what lies outside it
-  Error,         // the beginning of eager's text occurs in ours
-  ResultHistory  // a grad_fn: of a view the node of its op, otherwise whether there is one
+  Value,           // bit for bit, with dtype and sizes
+  Gradient,        // the same, or up to rounding where the program says so
+  GradientSum,     // up to rounding: sums over a call and what lies outside it
+  HigherGradient,  // the same, of gradients of gradients, where more is summed
+  Error,           // the beginning of eager's text occurs in ours
+  ResultHistory    // a grad_fn: of a view the node of its op, otherwise whether there is one
 };
 
 struct Record {

@@ -150,11 +150,10 @@ Category ordering_nodes() {
 }
 
 Category double_backward() {
-  const Standing standing = later(Feature::DoubleBackward, "create_graph=true");
   return {"Double backward",
           {
-              {"test_backward_epilogue_create_graph", create_graph, standing},
-              {"test_double_backward_with_compile", double_backward_inside_and_outside, standing},
+              {"test_backward_epilogue_create_graph", create_graph},
+              {"test_double_backward_with_compile", double_backward_inside_and_outside},
           }};
 }
 

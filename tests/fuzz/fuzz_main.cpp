@@ -20,7 +20,7 @@ struct Arguments {
   std::string ledger{}, failures = "fuzz-failures";
   std::optional<uint64_t> only{}, write{};
   std::string output{};
-  bool second_order = false, coverage = false, quiet = false;
+  bool second_order = true, coverage = false, quiet = false;
   RunOptions run{};
 };
 

@@ -29,6 +29,7 @@ struct InputFacts {
   int64_t counter_of = -1;    // an earlier input with the same version counter
   int64_t group = -1;         // of inputs that share written memory: see Signature::groups
   bool closed_over = false;   // an argument that the function also reaches by itself
+  bool is_place = false;      // an argument that nobody reads: its place in autograd's graph counts
   bool data_written = false;  // through views too; the graph returns the new data
   bool history_changed =
       false;  // autograd saw the write: the input leaves the call with another grad_fn
