@@ -127,6 +127,26 @@ void note_errors(const Observation& eager, Verdict& verdict) {
   }
 }
 
+/// The first create_graph that needs what an argument held before the call wrote it is a UserError;
+/// from then on calls keep copies.
+bool lacks_copies(const Observation& compiled) {
+  for (const conformance::Record& record : compiled.records) {
+    if (record.kind == conformance::RecordKind::Error &&
+        record.what.starts_with("second gradient") &&
+        record.text.find("as it was before the call, which writes it") != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void drop_second_order(Observation& observation) {
+  std::erase_if(observation.records, [](const conformance::Record& record) {
+    return record.what.starts_with("second gradient") ||
+           record.what.starts_with("gradient with a graph");
+  });
+}
+
 }  // namespace
 
 Verdict check(const ProgramSpec& spec) {
@@ -178,7 +198,7 @@ Verdict check(const ProgramSpec& spec) {
       if (error) std::rethrow_exception(error);
       return results;
     };
-    const Observation seen = conformance::observe(program_of(compiled), call, number, settings);
+    Observation seen = conformance::observe(program_of(compiled), call, number, settings);
     settings.sums_may_round = settings.sums_may_round || sums_may_round(expected);
     if (seen.refused) {
       verdict.kind = Verdict::Kind::Refused;
@@ -188,6 +208,10 @@ Verdict check(const ProgramSpec& spec) {
         verdict.differences = {"refused, but it has changed the " + seen.touched_what};
       }
       return verdict;
+    }
+    if ((number == 0 || number == kCalls) && lacks_copies(seen)) {
+      drop_second_order(seen);
+      drop_second_order(expected);
     }
     for (std::string& text : conformance::differences(expected, seen, settings)) {
       verdict.differences.push_back("call " + std::to_string(number) + ": " + std::move(text));
