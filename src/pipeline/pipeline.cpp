@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "joint/build_joint.h"
-#include "partition/memory_owners.h"
 #include "ops/op_table.h"
+#include "partition/memory_owners.h"
 #include "partition/place_write_backs.h"
 #include "passes/registry.h"
 #include "passes/remove_dead_nodes.h"
@@ -94,7 +94,7 @@ runtime::GradientFunctions::Make derive(std::shared_ptr<const Program> program, 
   };
 }
 
-/// Effects that the calls before have had, and that nobody reads a result of.
+/// Effects that the calls before have had. What such an op returned cannot be had again.
 void drop_happened(ir::Graph& graph, ir::NodeId last) {
   bool dropped = true;
   while (dropped) {
@@ -111,6 +111,15 @@ void drop_happened(ir::Graph& graph, ir::NodeId last) {
     });
     if (dropped) passes::remove_dead_nodes(graph);
   }
+  graph.for_each_node([&](const ir::Node& node) {
+    if (node.id() > last || node.kind() != ir::NodeKind::Op || !ops::info(node.op()).has_effect)
+      return;
+    TANDEM_UNSUPPORTED("call", "backward with create_graph=true reads what ",
+                       node.op().operator_name().name,
+                       " returned, an op with effects, which must not happen twice",
+                       base::detail_line("at", ir::to_string(node.location())),
+                       "\n  remedy: call the op outside the compiled function");
+  });
 }
 
 }  // namespace

@@ -310,9 +310,15 @@ void Epilogue::replay(const ir::ViewReplay& replay, Put&& put) {
 }
 
 /// Whether an alias is made before the inputs change: views that were taken of an input before it
-/// was reshaped, and aliases that requires_grad_() made leaves, which histories of others lead to.
+/// was reshaped or detached in place, and aliases that requires_grad_() made leaves, which
+/// histories of others lead to.
 bool Epilogue::is_early(const ir::ViewReplay& replay, size_t output) const {
-  return replay.as_found || signature_.outputs[output].made_leaf;
+  if (replay.as_found || signature_.outputs[output].made_leaf) return true;
+  if (replay.source.of != Place::Of::Input || !signature_.outputs[output].requires_grad) {
+    return false;
+  }
+  const ir::InputFacts& source = signature_.inputs[static_cast<size_t>(replay.source.index)];
+  return source.requires_grad && !source.requires_grad_after;
 }
 
 void Epilogue::replay_early() {

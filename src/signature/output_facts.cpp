@@ -115,6 +115,14 @@ class Reader {
           facts.requires_grad && made_by_custom_function(tensor, history_of_input_[it->second]);
       return facts;
     }
+    if (tensor.is_inference()) {
+      TANDEM_UNSUPPORTED("signature", "output ", index,
+                         " is an inference tensor: the function made it in an inference region",
+                         base::detail_line("at", trace_.line_of(tensor)),
+                         "\n  value:  ", tracing::tensor_text(tensor),
+                         "\n  remedy: use NoGradGuard inside the function, or call it in inference "
+                         "mode as a whole");
+    }
     if (results_on_storage_[storage_of(tensor)] > 1 || tensor.is_view() ||
         wrapper_of(tensor).is_multi_output_view()) {
       place_on_base(tensor, index, facts);

@@ -4,6 +4,7 @@
 #include "ops/libtorch_version.h"
 #include "ops/meta_tensor.h"
 #include "ops/shares_memory.h"
+#include "tracing/ambient.h"
 #include "tracing/draws.h"
 #include "tracing/kept_strides.h"
 #include "tracing/operand_text.h"
@@ -14,7 +15,11 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <string_view>
 
 namespace tandem::tracing {
 namespace {
@@ -113,6 +118,35 @@ void check_out_arguments(const c10::OperatorHandle& op, const torch::jit::Stack&
   op.callBoxed(on_meta);
 }
 
+/// Inside an inference region functionalization cannot make views of tensors that are none of the
+/// region's; in eager they are ordinary tensors, too, that remember where they were made.
+void call_in_inference_mode(const c10::OperatorHandle& op, torch::jit::Stack& stack, size_t first) {
+  const torch::jit::Stack arguments(stack.begin() + static_cast<int64_t>(first), stack.end());
+  try {
+    op.callBoxed(stack);
+    return;
+  } catch (const c10::Error& error) {
+    if (std::string_view(error.what_without_backtrace())
+            .find("version_counter for inference tensor") == std::string_view::npos) {
+      throw;
+    }
+  }
+  stack.resize(first);
+  stack.insert(stack.end(), arguments.begin(), arguments.end());
+  const NormalMode normal;
+  op.callBoxed(stack);
+  const auto mark = [](const at::Tensor& tensor) {
+    if (!tensor.defined() || !tensor.is_view()) return;
+    torch::autograd::impl::get_view_autograd_meta(tensor)->set_creation_meta(
+        torch::autograd::CreationMeta::INFERENCE_MODE);
+  };
+  for (size_t i = first; i < stack.size(); ++i) {
+    if (stack[i].isTensor()) mark(stack[i].toTensor());
+    if (!stack[i].isTensorList()) continue;
+    for (const at::Tensor& tensor : stack[i].toTensorVector()) mark(tensor);
+  }
+}
+
 void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (recording.host_tensors().make(op, *stack)) return;
   // Gives its operand back. Functionalization has its own use for it, and older ones refuse others.
@@ -134,7 +168,11 @@ void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::j
   const std::vector<at::Tensor> written = written_list(op, *stack, first);
   check_written_once(op, written);
   const KeptStrides strides(op, *stack, first);
-  op.callBoxed(*stack);
+  if (c10::InferenceMode::is_enabled()) {
+    call_in_inference_mode(op, *stack, first);
+  } else {
+    op.callBoxed(*stack);
+  }
   strides.restore();
   for (const at::Tensor& tensor : written) tensor.unsafeGetTensorImpl()->bump_version();
   if (resized.defined() && !is_traced(resized)) recording.host_tensors().follow_resize(resized);

@@ -388,10 +388,11 @@ class Observer {
   void look_at(const std::string& name, const at::Tensor& tensor) {
     text(name, tensor.defined() ? "defined" : "undefined");
     if (!tensor.defined()) return;
+    tensor.grad_fn();  // a view renews it when asked; is_leaf() and requires_grad() do not ask
     text("dtype of " + name, c10::toString(tensor.scalar_type()));
     if (tensor.layout() == torch::kStrided) {
       text("sizes of " + name, text_of(tensor.sizes()));
-      text("strides of " + name, text_of(tensor.strides()));
+      text("strides of " + name, strides_that_matter(tensor));
       text("offset of " + name, std::to_string(tensor.storage_offset()));
       text("conj of " + name, std::to_string(tensor.is_conj()));
     }

@@ -38,7 +38,9 @@ class Chooser {
   Random& random;
   Tensors& live;
   std::vector<Statement> before{};
-  std::set<int> closed_over{};  // variables that torch::autograd::grad inside must not name
+  std::set<int> closed_over{};         // variables that torch::autograd::grad inside must not name
+  std::set<const void*> parameters{};  // tensors that came in and require grad
+  bool parameters_are_related = false;
   bool may_raise = false;
 };
 

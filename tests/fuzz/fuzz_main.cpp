@@ -1,9 +1,12 @@
+#include "fuzz/generate.h"
 #include "fuzz/ledger.h"
 #include "fuzz/workers.h"
+#include "fuzz/write_program.h"
 
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
+#include <fstream>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -15,8 +18,9 @@ struct Arguments {
   uint64_t seed_from = 0, count = 1000;
   std::string shard = "0/1";
   std::string ledger{}, failures = "fuzz-failures";
-  std::optional<uint64_t> only{};
-  bool second_order = false, coverage = false, quiet = false;
+  std::optional<uint64_t> only{}, write{};
+  std::string output{};
+  bool second_order = true, coverage = false, quiet = false;
   RunOptions run{};
 };
 
@@ -42,6 +46,11 @@ void print_sums(const Ledger& ledger) {
 }
 
 int run(const Arguments& arguments) {
+  if (arguments.write) {
+    std::ofstream file(arguments.output);
+    file << write_program(generate(*arguments.write, arguments.second_order), {});
+    return file.flush() ? 0 : 2;
+  }
   if (arguments.only) {
     return run_one(*arguments.only, arguments.second_order, arguments.failures) ? 0 : 1;
   }
@@ -83,6 +92,8 @@ int main(int argc, char** argv) {
   app.add_option("--failures", arguments.failures, "folder for programs that failed");
   app.add_option("--time-limit", arguments.run.time_limit_s, "stop after so many seconds");
   app.add_option("--only", arguments.only, "run this seed in this process and print everything");
+  app.add_option("--write", arguments.write, "write the program of this seed to --output");
+  app.add_option("--output", arguments.output, "file for --write");
   app.add_flag("--second-order,!--no-second-order", arguments.second_order,
                "differentiate half of the programs twice");
   app.add_flag("--coverage", arguments.coverage, "print op x company, and pairs never drawn");

@@ -18,13 +18,12 @@ constexpr int kAttempts = 12;
 using Ops = std::vector<const Op*>;
 
 /// What is not drawn, and why. Every row is a difference that docs/reference/differences.md names.
-bool is_excluded(const Op& op) {
+bool is_excluded(const Op& op, Around around) {
+  // Inference mode ignores it; a trace replaces inference mode by no_grad.
+  if (op.name == "detach_" && around == Around::Inference) return true;
   // A result that is data() of a view: has a base where eager's has none.
   return op.name == "data";
 }
-/// Inference mode inside the function.
-constexpr bool kInferenceInside = false;
-
 /// Ops whose effect on a closed-over tensor is host code: it happens at the trace.
 bool changes_host_tensor(const Op& op) {
   return op.name == "requires_grad_" || op.name == "custom.marks_dirty";
@@ -39,7 +38,7 @@ const std::array<Ops, kKinds>& ops_by_kind() {
     std::array<Ops, kKinds> kinds;
     const auto add = [&](std::vector<Op> ops, Kind kind) {
       for (const Op& op : ops) {
-        if (op.pattern == nullptr || is_excluded(op)) continue;
+        if (op.pattern == nullptr) continue;
         Kind actual = kind;
         if (op.has(kRandom) && !op.has(kInPlace)) actual = Draw;
         if (kind == Copy && op.has(kView)) actual = View;
@@ -93,6 +92,8 @@ class Generator {
     program_.around = random_.percent(4)   ? Around::NoGrad
                       : random_.percent(2) ? Around::Inference
                                            : Around::Nothing;
+    program_.variation = random_.one_of({Variation::None, Variation::None, Variation::None,
+                                         Variation::NoGrad, Variation::FlipGrad, Variation::Wider});
     const Interpreter interpreter(program_, false);
     const Tensors arguments = interpreter.make(program_.arguments);
     const Tensors closure = interpreter.make(program_.closure);
@@ -244,11 +245,18 @@ class Generator {
       statement.on_drawn = statement.on_drawn || drawn_.contains(tensor.unsafeGetTensorImpl());
     }
     const bool draws = statement.on_drawn || statement.op->has(kRandom);
+    const std::string_view name = statement.op->name;
+    bool expands = name.starts_with("expand") || name == "meshgrid" || name == "broadcast_tensors";
+    for (int operand : statement.operands) {
+      expands = expands || (statement.op->has(kView) &&
+                            expanded_.contains(chooser.value(operand).unsafeGetTensorImpl()));
+    }
     for (int result : statement.results) {
       const at::Tensor& tensor = chooser.value(result);
       if (!tensor.defined()) continue;
       statement.requires_grad = statement.requires_grad || tensor.requires_grad();
       if (draws) drawn_.insert(tensor.unsafeGetTensorImpl());
+      if (expands) expanded_.insert(tensor.unsafeGetTensorImpl());
     }
   }
 
@@ -276,6 +284,8 @@ class Generator {
   /// not compared.
   bool may_write(const Op&, const at::Tensor& x) {
     if (program_.rounds) return true;
+    // A write through expand() is a difference added to what it shows.
+    if (expanded_.contains(x.unsafeGetTensorImpl())) return false;
     if (!has_gaps(x) && !x.is_view()) return true;
     if (seen_rounding_) return false;
     seen_gaps_ = true;
@@ -312,7 +322,8 @@ class Generator {
         seen_rounding_ = rounding;
         chooser.live.resize(variables);
       };
-      if (!may_use(*statement.op) || !statement.op->pattern(chooser, statement)) {
+      if (is_excluded(*statement.op, program_.around) || !may_use(*statement.op) ||
+          !statement.op->pattern(chooser, statement)) {
         forget();
         continue;
       }
@@ -366,7 +377,7 @@ class Generator {
     statement.kind =
         random_.one_of({StatementKind::NoGrad, StatementKind::NoGrad, StatementKind::EnableGrad,
                         StatementKind::Repeat, StatementKind::Repeat, StatementKind::Call});
-    if (kInferenceInside && random_.percent(4)) statement.kind = StatementKind::Inference;
+    if (random_.percent(4)) statement.kind = StatementKind::Inference;
     switch (statement.kind) {
       case StatementKind::NoGrad: {
         const at::NoGradGuard mode;
@@ -445,11 +456,22 @@ class Generator {
     return true;
   }
 
+  static void note_parameters(Chooser& chooser) {
+    bool all_leaves = true;
+    for (const at::Tensor& tensor : chooser.live) {
+      if (!tensor.defined() || !tensor.requires_grad()) continue;
+      all_leaves = all_leaves && tensor.is_leaf();
+      chooser.parameters.insert(tensor.unsafeGetTensorImpl());
+    }
+    chooser.parameters_are_related = !all_leaves && chooser.parameters.size() > 1;
+  }
+
   void fill(Function& function, Tensors& live, int64_t size) {
     function.parameters = static_cast<int>(live.size());
     Chooser chooser(random_, live);
     chooser.closed_over = closed_over_;
     chooser.may_raise = may_raise_;
+    note_parameters(chooser);
     block(chooser, function.statements, size, 1);
     choose_results(chooser, function);
     function.variables = static_cast<int>(live.size());
@@ -478,6 +500,7 @@ class Generator {
     Chooser chooser(random_, live);
     chooser.closed_over = closed_over_;
     chooser.may_raise = may_raise_;
+    note_parameters(chooser);
     block(chooser, function.statements, size, 0);
     choose_results(chooser, function);
     function.variables = static_cast<int>(live.size());
@@ -513,7 +536,8 @@ class Generator {
   at::ScalarType dtype_ = at::kDouble;
   at::Generator generator_ = at::detail::createCPUGenerator(1);
   std::set<int> closed_over_{};
-  std::set<const void*> drawn_{};  // tensors that come from a draw
+  std::set<const void*> drawn_{};     // tensors that come from a draw
+  std::set<const void*> expanded_{};  // tensors that expand() made, and views of them
   bool may_raise_ = false, raised_ = false, in_loop_ = false;
   bool seen_gaps_ = false, seen_rounding_ = false;
 };

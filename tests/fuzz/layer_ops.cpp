@@ -22,7 +22,7 @@ std::vector<Op> layer_ops() {
       OP("addmv", matrix_vector, kRounds, at::addmv(z, x, y, c, d)),
       OP("outer", outer, kPlain, x.outer(y)),
       OP("addr", outer, kPlain, at::addr(z, x, y, c, d)),
-      OP("kron", outer, kPlain, at::kron(x, y)),
+      OP("kron", outer, kPlain, at::kron(x.clone(), y.clone())),
       OP("linear", linear, kRounds, at::linear(x, y, z)),
       OP("linear.no_bias", linear, kRounds, at::linear(x, y)),
       OP("bilinear", linear, kRounds,

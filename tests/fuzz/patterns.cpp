@@ -513,6 +513,9 @@ bool root_and_input(Chooser& chooser, Statement& statement) {
     for (int variable : chooser.closed_over) {
       if (chooser.value(variable).is_same(tensor)) return false;
     }
+    // What leads from one argument to another lies outside the function.
+    const bool parameter = chooser.parameters.contains(tensor.unsafeGetTensorImpl());
+    if (parameter && chooser.parameters_are_related) return false;
     return !tensor.is_same(x_of(chooser, statement));
   });
   if (!y) return false;

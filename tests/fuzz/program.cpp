@@ -87,6 +87,9 @@ std::string print(const ProgramSpec& program) {
   if (program.around == Around::Inference) out << ", called in inference mode";
   if (program.mode == CallMode::Epilogue) out << ", write-back in the epilogue";
   if (program.mode == CallMode::OtherThread) out << ", called from another thread";
+  if (program.variation == Variation::NoGrad) out << ", third call in no_grad";
+  if (program.variation == Variation::FlipGrad) out << ", third call with grad flags flipped";
+  if (program.variation == Variation::Wider) out << ", third call with a wider leaf";
   out << '\n';
   print(out, "arguments", program.arguments);
   print(out, "closure", program.closure);

@@ -62,6 +62,9 @@ enum class Around { Nothing, NoGrad, Inference };
 /// How the compiled form is made and called.
 enum class CallMode { InGraph, Epilogue, OtherThread };
 
+/// How a third call differs from the first two: it must not be served by their entry.
+enum class Variation { None, NoGrad, FlipGrad, Wider };
+
 struct ProgramSpec {
   uint64_t seed = 0;
   Origin arguments{};  // made anew for every call
@@ -72,6 +75,7 @@ struct ProgramSpec {
   Function further{};
   Around around = Around::Nothing;
   CallMode mode = CallMode::InGraph;
+  Variation variation = Variation::None;
   /// Not all bits are promised: see docs/reference/differences.md. No discontinuous op then.
   bool rounds = false;
   bool second_order = false;

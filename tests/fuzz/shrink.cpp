@@ -260,7 +260,10 @@ bool simplify_modes(ProgramSpec& program, size_t number) {
     case 3:
       program.mode = CallMode::InGraph;
       return true;
-    case 4:  // fails nowhere if it is still called
+    case 4:
+      program.variation = Variation::None;
+      return true;
+    case 5:  // fails nowhere if it is still called
       program.inner.clear();
       return true;
     default:

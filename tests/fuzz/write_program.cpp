@@ -203,7 +203,8 @@ int main() {
   const auto handle = tandem::compile_boxed(
       std::function<Tensors(Tensors)>([&](Tensors list) { return compiled.function(list); }), options);
   int differences = 0;
-  for (int call = 0; call < 2; ++call) {
+  for (int call = 0; call < (kVaries ? 3 : 2); ++call) {
+    varied = call == 2;
     const Seen expected = observe(eager, [&](Tensors list) { return eager.function(list); }, call);
     const Seen found = observe(compiled, [&](Tensors list) {
       Tensors results;
@@ -286,16 +287,19 @@ void write_function(std::ostream& out, const std::string& name, const Function& 
   out << "    return {" << names(function.results) << "};\n  }\n";
 }
 
-void write_origin(std::ostream& out, const Origin& origin) {
+void write_origin(std::ostream& out, const Origin& origin, Variation variation) {
   int count = static_cast<int>(origin.leaves.size());
   for (int number = 0; number < count; ++number) {
     const Leaf& leaf = origin.leaves[static_cast<size_t>(number)];
     out << "    at::Tensor " << variable(number) << " = leaf({";
     for (size_t dim = 0; dim < leaf.sizes.size(); ++dim) {
       out << (dim ? ", " : "") << leaf.sizes[dim];
+      if (variation == Variation::Wider && number == 0 && dim == 0) out << " + (varied ? 1 : 0)";
     }
-    out << "}, at::k" << c10::toString(leaf.dtype) << ", "
-        << (leaf.requires_grad ? "true" : "false") << ");\n";
+    out << "}, at::k" << c10::toString(leaf.dtype) << ", ";
+    const bool flips = variation == Variation::FlipGrad &&
+                       (at::isFloatingType(leaf.dtype) || at::isComplexType(leaf.dtype));
+    out << (leaf.requires_grad ? "true" : "false") << (flips ? " != varied" : "") << ");\n";
   }
   std::vector<int> all;
   for (int number = 0; number < count; ++number) all.push_back(number);
@@ -324,9 +328,15 @@ std::string write_program(const ProgramSpec& program, const std::vector<std::str
       << (program.mode == CallMode::OtherThread ? "true" : "false") << ";\n";
   out << "constexpr auto kMutations = tandem::Mutations::"
       << (program.mode == CallMode::Epilogue ? "epilogue" : "in_graph") << ";\n";
+  out << "constexpr bool kVaries = " << (program.variation != Variation::None ? "true" : "false")
+      << ";\n"
+      << "bool varied = false;  // the third call\n";
   out << "void around(const std::function<void()>& body) {\n";
   if (program.around == Around::NoGrad) out << "  const at::NoGradGuard mode;\n";
   if (program.around == Around::Inference) out << "  const c10::InferenceMode mode;\n";
+  if (program.variation == Variation::NoGrad) {
+    out << "  std::optional<at::NoGradGuard> no_grad;\n  if (varied) no_grad.emplace();\n";
+  }
   out << "  body();\n}\n\n";
 
   out << "struct Program {\n  explicit Program([[maybe_unused]] bool compiled) {\n"
@@ -340,9 +350,9 @@ std::string write_program(const ProgramSpec& program, const std::vector<std::str
         << "    inner_.push_back(body" << index << ");\n";
   }
   out << "  }\n\n  void arguments(Tensors& all, Tensors& given) {\n";
-  write_origin(out, program.arguments);
+  write_origin(out, program.arguments, program.variation);
   out << "  }\n  void make_closure(Tensors& all, Tensors& given) {\n";
-  write_origin(out, program.closure);
+  write_origin(out, program.closure, Variation::None);
   out << "  }\n";
   for (size_t index = 0; index < program.inner.size(); ++index) {
     const Function& function = program.inner[index];
