@@ -4,33 +4,13 @@
 #include "joint/gradients.h"
 #include "signature/read_signature.h"
 #include "tracing/traced_tensor.h"
+#include "tracing/write_in_backward.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
-#include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/library.h>
 
 #include <algorithm>
 
 namespace tandem::joint {
-namespace {
-
-void write_in_backward(const at::Tensor& input, const at::Tensor& data, int64_t versions) {
-  at::AutoDispatchBelowADInplaceOrView below;
-  input.copy_(data);
-  if (input.is_inference() || versions == 0) return;
-  c10::VariableVersion counter = input.unsafeGetTensorImpl()->version_counter();
-  counter.set_version(static_cast<int64_t>(counter.current_version()) + versions);
-}
-
-}  // namespace
-
-TORCH_LIBRARY_FRAGMENT(tandem, library) {
-  library.def("write_in_backward(Tensor input, Tensor data, int versions) -> ()");
-  library.impl("write_in_backward", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
-                                                    TORCH_FN(write_in_backward)));
-}
-
 BackwardWrites::BackwardWrites(const tracing::Trace& trace) : trace_(trace), before_(count()) {}
 
 std::vector<BackwardWrites::Count> BackwardWrites::count() const {
@@ -45,8 +25,6 @@ std::vector<BackwardWrites::Count> BackwardWrites::count() const {
 std::vector<Reached> BackwardWrites::record(tracing::Recording& recording,
                                             const ir::Signature& signature,
                                             std::span<const ir::ValueId> tangents) {
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("tandem::write_in_backward", "");
   const std::vector<size_t> order = signature::calling_order(trace_);
   const std::vector<Count> now = count();
   std::vector<Reached> effects;
@@ -70,7 +48,7 @@ std::vector<Reached> BackwardWrites::record(tracing::Recording& recording,
     if (std::ranges::none_of(effect.from, [](bool from) { return from; }))
       effect.from.assign(tangents.size(), true);
     effect.node = recording.graph()
-                      .add_op({.op = op,
+                      .add_op({.op = tracing::write_in_backward_op(),
                                .operands = {written.input, data,
                                             static_cast<int64_t>(now[position].version) -
                                                 static_cast<int64_t>(before_[position].version)},

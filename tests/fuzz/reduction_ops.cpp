@@ -38,7 +38,7 @@ std::vector<Op> reduction_ops() {
       OP("kthvalue", floating_dim, kDiscontinuous, x.contiguous().kthvalue(1, i)),
       OP("argmax", floating_dim, kDiscontinuous | kNoGradient, x.argmax(i)),
       OP("argmin", floating, kDiscontinuous | kNoGradient, x.argmin()),
-      OP("argsort", floating_dim, kDiscontinuous | kNoGradient, x.argsort(i)),
+      OP("argsort", floating_dim, kDiscontinuous | kNoGradient, x.argsort(i, false)),
       OP("any", floating, kDiscontinuous | kNoGradient, x.any()),
       OP("all.dim", floating_dim, kDiscontinuous | kNoGradient, x.all(i)),
       OP("count_nonzero", floating_dim, kDiscontinuous | kNoGradient,
