@@ -50,6 +50,8 @@ void Ends::add_roots() {
 
 void Ends::add_target(Place::Of of, size_t index, bool after, const autograd::Edge& edge,
                       bool cut) {
+  // A view that says it requires grad, since its base has come to: no gradient ends at it.
+  if (!edge.is_valid()) return;
   Target& target = targets_.emplace_back();
   target.place = {of, static_cast<int64_t>(index)};
   target.after = after;

@@ -53,6 +53,9 @@ OpInfo make_info(const c10::OperatorHandle& op) {
   }
   if (row && row->cost) info.cost = *row->cost;
   if (row && row->fusion) info.fusion = *row->fusion;
+  info.cheap =
+      (info.is_view || info.fusion == FusionKind::Pointwise || (facts & Fact::ComputeTwice)) &&
+      info.mergeable();
   return info;
 }
 

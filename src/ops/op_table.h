@@ -47,6 +47,7 @@ struct OpInfo {
   bool reads_data = false;  // returns a C++ value computed from data: item, equal
   CostClass cost = CostClass::Other;
   FusionKind fusion = FusionKind::None;
+  bool cheap = false;  // a view, a pointwise op or its like: computed twice rather than kept
   std::string_view decomposition{};  // name of its decomposition; empty: none yet
   bool has_rule = false;             // our own metadata rule answers
 

@@ -164,8 +164,13 @@ class Specialiser {
     if (alpha == nullptr || !(*alpha == ir::Size(1))) return;
     const ir::ValueId left = *node.operands()[0].get_if<ir::ValueId>();
     const ir::ValueId right = *node.operands()[1].get_if<ir::ValueId>();
-    if (of(left) != Dependence::Zero && of(right) != Dependence::Zero) return;
-    const ir::ValueId rest = of(left) == Dependence::Zero ? right : left;
+    // The sum is defined, so at most one of them is not. Nothing of a formula that compares its
+    // gradient may be left either: it would read saved values that eager does not look at.
+    const auto is_left_out = [&](ir::ValueId id) {
+      return of(id) == Dependence::Zero || of(id) == Dependence::Silent;
+    };
+    if (!is_left_out(left) && !is_left_out(right)) return;
+    const ir::ValueId rest = is_left_out(left) ? right : left;
     if (!(graph_.value(rest).type() == graph_.value(node.results()[0]).type())) return;
     graph_.replace_all_uses(node.results()[0], rest);
     graph_.erase(node);

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "joint/build_joint.h"
 #include "ops/op_table.h"
+#include "partition/memory_owners.h"
 #include "partition/place_write_backs.h"
 #include "passes/registry.h"
 #include "passes/remove_dead_nodes.h"
@@ -93,7 +94,7 @@ runtime::GradientFunctions::Make derive(std::shared_ptr<const Program> program, 
   };
 }
 
-/// Effects that the calls before have had, and that nobody reads a result of.
+/// Effects that the calls before have had. What such an op returned cannot be had again.
 void drop_happened(ir::Graph& graph, ir::NodeId last) {
   bool dropped = true;
   while (dropped) {
@@ -110,6 +111,15 @@ void drop_happened(ir::Graph& graph, ir::NodeId last) {
     });
     if (dropped) passes::remove_dead_nodes(graph);
   }
+  graph.for_each_node([&](const ir::Node& node) {
+    if (node.id() > last || node.kind() != ir::NodeKind::Op || !ops::info(node.op()).has_effect)
+      return;
+    TANDEM_UNSUPPORTED("call", "backward with create_graph=true reads what ",
+                       node.op().operator_name().name,
+                       " returned, an op with effects, which must not happen twice",
+                       base::detail_line("at", ir::to_string(node.location())),
+                       "\n  remedy: call the op outside the compiled function");
+  });
 }
 
 }  // namespace
@@ -137,6 +147,7 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
       log.time("signature", [&] { return signature::read_signature(*trace, effects); });
   captured.joint = log.time(
       "joint", [&] { return joint::build_joint(*trace, std::move(reading), "function.joint"); });
+  partition::note_inputs_read(captured.joint);
   captured.result_constants.assign(trace->results().constants.begin(),
                                    trace->results().constants.end());
   captured.counts.zero_fallbacks = trace->recording().metadata().counts().zeros;

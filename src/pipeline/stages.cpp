@@ -28,6 +28,7 @@ Split split(const Joint& joint, const Options& options) {
   pipeline::StageLog log("split", options.dump_dir);
   Split parts = pipeline::cut(joint, options, log);
   parts.saved = partition::saved_with_lines(parts);
+  parts.recomputed = partition::recomputed_with_lines(parts);
   return parts;
 }
 

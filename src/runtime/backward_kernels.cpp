@@ -15,6 +15,21 @@ bool all(const std::vector<bool>& flags) {
 
 }  // namespace
 
+namespace {
+
+/// By a hook or custom function: its data may be any by then, so nobody has to check it.
+bool is_only_written(const ir::Graph& graph, ir::ValueId input) {
+  return graph.value(input).output_uses() == 0 &&
+         std::ranges::all_of(graph.value(input).users(), [&](ir::NodeId id) {
+           const ir::Node& node = graph.node(id);
+           return node.kind() == ir::NodeKind::Op &&
+                  node.op().operator_name().name == "tandem::write_in_backward" &&
+                  *node.operands()[0].get_if<ir::ValueId>() == input;
+         });
+}
+
+}  // namespace
+
 BackwardKernels::BackwardKernels(ir::Graph graph, CompileContext context,
                                  std::shared_ptr<Backend> backend,
                                  std::vector<ir::EffectFacts> effects)
@@ -26,10 +41,13 @@ BackwardKernels::BackwardKernels(ir::Graph graph, CompileContext context,
 }
 
 Backward BackwardKernels::compile(const ir::Graph& graph) const {
-  Backward backward{.kernels = backend_->compile(graph, context_), .reads = {}};
+  Backward backward{.kernels = backend_->compile(graph, context_), .reads = {}, .writes = {}};
   for (ir::ValueId input : graph.inputs()) {
     if (graph.input_role(input).role != ir::Role::Saved) continue;
-    backward.reads.push_back(graph.value(input).has_users());
+    const bool used = graph.value(input).has_users();
+    const bool only_written = used && is_only_written(graph, input);
+    backward.reads.push_back(used && !only_written);
+    backward.writes.push_back(only_written);
   }
   return backward;
 }

@@ -16,7 +16,8 @@ namespace tandem::runtime {
 /// The backward for one set of defined tangents.
 struct Backward {
   std::unique_ptr<Executable> kernels;
-  std::vector<bool> reads;  // which saved values
+  std::vector<bool> reads;   // which saved values
+  std::vector<bool> writes;  // which of them it writes and does not read
 };
 
 /// The compiled backward, one executable per set of defined tangents and autocast state. The set

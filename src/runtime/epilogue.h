@@ -43,6 +43,7 @@ class Epilogue {
   at::Tensor sample_of(int64_t output);
   void replay_early();
   void replay_views();
+  void renew_views() const;
   void give_own_history(int64_t output);
   void change(const CallPlan::Change& change);
   void write_input(const CallPlan::Change& change, const at::Tensor& input,

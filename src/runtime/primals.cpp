@@ -19,6 +19,19 @@ namespace {
 
 namespace autograd = torch::autograd;
 
+/// In training, batch norm takes its running statistics along and looks at none of them.
+bool is_passed_along(const ir::Node& node, size_t operand, const std::vector<bool>& needed) {
+  if (operand != 3 && operand != 4) return false;
+  const std::string& name = node.op().operator_name().name;
+  const auto trains = [&](size_t at) {
+    const bool* training = node.operands()[at].get_if<bool>();
+    return training && *training;
+  };
+  if (name == "aten::native_batch_norm_backward") return trains(7);
+  return name == "aten::_native_batch_norm_legit_functional" && trains(5) &&
+         !needed[static_cast<size_t>(node.results()[operand])];
+}
+
 /// Inputs of the joint graph that computing the gradients again will read, by position.
 std::vector<bool> read_by_gradients(const ir::Graph& joint) {
   std::vector<bool> needed(joint.value_limit());
@@ -35,10 +48,10 @@ std::vector<bool> read_by_gradients(const ir::Graph& joint) {
                        return id != ir::kNoValue && needed[static_cast<size_t>(id)];
                      });
     if (!any) continue;
-    for (const ir::Operand& operand : node->operands()) {
-      operand.for_each_value([&](ir::ValueId id) {
-        if (id != ir::kNoValue) needed[static_cast<size_t>(id)] = true;
-      });
+    for (size_t i = 0; i < node->operands().size(); ++i) {
+      if (node->kind() == ir::NodeKind::Op && is_passed_along(*node, i, needed)) continue;
+      node->operands()[i].for_each_value(
+          [&](ir::ValueId id) { needed[static_cast<size_t>(id)] = true; });
     }
   }
   std::vector<bool> reads;

@@ -35,6 +35,11 @@ bool is_unfollowed_write(const std::string& text) {
   return text.find("only support functionalizing operators") != std::string::npos;
 }
 
+/// And when a view is written that was taken by as_strided of another view.
+bool is_unfollowed_view(const std::string& text) {
+  return text.find("as_strided() is non-compositional") != std::string::npos;
+}
+
 bool is_written(const StandIn& stand_in) {
   return at::functionalization::impl::unsafeGetFunctionalWrapper(stand_in.tensor)
       ->has_data_mutation();
@@ -267,6 +272,11 @@ void Trace::run(const detail::FlatFunction& function) {
           where(), "\n  libtorch: ", text,
           "\n  remedy:   register an op that returns a new tensor, or call it outside the "
           "compiled function");
+    }
+    if (is_unfollowed_view(text)) {
+      TANDEM_UNSUPPORTED(
+          "trace", "a view is written that as_strided() took of another view", where(),
+          "\n  remedy:   take it of the tensor that owns the memory, or write a copy (clone())");
     }
     if (!is_data_access(text)) throw;
     TANDEM_UNSUPPORTED(

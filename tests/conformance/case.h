@@ -19,7 +19,6 @@ enum class Feature {
   Hooks,
   CustomFunctions,
   SymbolicShapes,
-  MinCut,
   CommonSubexpressions,
   Checkpoint,
   Budgets,

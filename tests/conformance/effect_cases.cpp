@@ -131,7 +131,7 @@ struct LogsItsGradient : torch::autograd::Function<LogsItsGradient> {
 
 /// Judged, and two calls have the effects of two eager calls, in their order.
 void judge_effects(Session& session, const MakeInputs& inputs, const Function& program,
-                   const std::function<void(Options&)>& change = {}) {
+                   const std::function<void(Options&)>& change = {}, int orders = 3) {
   register_ops();
   for (const char* op : kOps) tandem::mark_effectful(op);
   const auto run = [&](const Function& call) {
@@ -150,12 +150,16 @@ void judge_effects(Session& session, const MakeInputs& inputs, const Function& p
   if (change) change(options);
   const auto compiled = tandem::compile_boxed([=](Tensors list) { return program(list); }, options);
   EXPECT_EQ(run([&](Tensors& a) { return compiled(a); }), expected);
-  session.judge(inputs, program);
+  Settings settings;
+  settings.orders = orders;
+  session.judge(inputs, program, settings);
 }
 
 /// A case that is judged with its effects.
-Case effectful(std::string name, MakeInputs inputs, Function program) {
-  return {std::move(name), [=](Session& session) { judge_effects(session, inputs, program); }};
+/// `orders` as in Settings.
+Case effectful(std::string name, MakeInputs inputs, Function program, int orders = 3) {
+  return {std::move(name),
+          [=](Session& session) { judge_effects(session, inputs, program, {}, orders); }};
 }
 
 Tensors said_around_a_sum(Tensors& a) {
@@ -238,12 +242,15 @@ Category effect_tokens() {
               effectful("test_effect_tokens_codegen_multiple_tokens", plain({{4}}), two_tokens),
               effectful("test_effect_tokens_codegen_none_output", plain({{4}}),
                         [](Tensors& a) -> Tensors { return {at::Tensor(), logged(a[0])}; }),
-              effectful("test_backward_epilogue_tokens_correctness", leaves({{4}}),
-                        [](Tensors& a) -> Tensors { return {Logged<true>::apply(a[0]) * 2}; }),
-              effectful("test_backward_epilogue_multi_token_correctness", leaves({{4}}),
-                        [](Tensors& a) -> Tensors {
-                          return {Logged<true>::apply(Logged<true>::apply(a[0])) * 2};
-                        }),
+              effectful(
+                  "test_backward_epilogue_tokens_correctness", leaves({{4}}),
+                  [](Tensors& a) -> Tensors { return {Logged<true>::apply(a[0]) * 2}; }, 1),
+              effectful(
+                  "test_backward_epilogue_multi_token_correctness", leaves({{4}}),
+                  [](Tensors& a) -> Tensors {
+                    return {Logged<true>::apply(Logged<true>::apply(a[0])) * 2};
+                  },
+                  1),
               effectful("test_print", plain({{3}}), said_around_a_sum),
               {"test_print_with_buffer_mutations", said_and_buffer_written},
               effectful("test_print_with_input_mutations", plain({{3}}),
@@ -300,12 +307,15 @@ Category effect_tokens() {
                           say("after");
                           return {a[0]};
                         }),
-              effectful("test_effectful_op_in_backward", leaves({{2, 2}}),
-                        [](Tensors& a) -> Tensors { return {Logged<true>::apply(a[0])}; }),
-              effectful("test_regular_effectful_op_in_forward_and_backward", leaves({{2, 2}}),
-                        [](Tensors& a) -> Tensors { return {LoggedCos::apply(a[0]) + a[0]}; }),
-              effectful("test_effect_autograd_function", leaves({{2, 2}}),
-                        [](Tensors& a) -> Tensors { return {LogsItsGradient::apply(a[0])}; }),
+              effectful(
+                  "test_effectful_op_in_backward", leaves({{2, 2}}),
+                  [](Tensors& a) -> Tensors { return {Logged<true>::apply(a[0])}; }, 1),
+              effectful(
+                  "test_regular_effectful_op_in_forward_and_backward", leaves({{2, 2}}),
+                  [](Tensors& a) -> Tensors { return {LoggedCos::apply(a[0]) + a[0]}; }, 1),
+              effectful(
+                  "test_effect_autograd_function", leaves({{2, 2}}),
+                  [](Tensors& a) -> Tensors { return {LogsItsGradient::apply(a[0])}; }, 1),
           }};
 }
 

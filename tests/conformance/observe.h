@@ -45,7 +45,4 @@ Observation observe(const Program& program, const Call& call, int number, const 
 std::string leftovers(const Program& program, const Call& call, int number,
                       const Settings& settings);
 
-/// Two records of one name. Empty if equal; otherwise what differs, with both values.
-std::string difference(const Record& eager, const Record& compiled, const Settings& settings);
-
 }  // namespace tandem::conformance

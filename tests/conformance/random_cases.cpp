@@ -280,8 +280,7 @@ Category random_numbers() {
                                },
                                [](Options& options) { options.partitioner = min_cut; }),
                            draws("aten::rand_like", 2, 0));
-           },
-           later(Feature::MinCut, "min_cut")},
+           }},
           {"test_checkpoint",
            [](Session& session) {
              session.judge(

@@ -316,17 +316,6 @@ TEST(TraceErrors, AutocastLeftChanged) {
   EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
 }
 
-TEST(TraceErrors, CreateGraphThroughACompiledCall) {
-  auto f = compile([](const T& x) { return (x * x * x).sum(); });
-  T x = leaf({3});
-  T y = f(x);
-  EXPECT_EQ(error_text<UnsupportedError>([&] { torch::autograd::grad({y}, {x}, {}, true, true); }),
-            "call: backward with create_graph=true through a compiled function\n"
-            "  remedy: compute the inner gradient inside the compiled function with "
-            "torch::autograd::grad(..., "
-            "/*retain_graph=*/true, /*create_graph=*/true)");
-}
-
 struct ReadsAValue : torch::autograd::Function<ReadsAValue> {
   static inline std::string line;
   static T forward(torch::autograd::AutogradContext*, const T& x) { return x.exp(); }
