@@ -25,7 +25,10 @@ namespace functionalization = at::functionalization::impl;
 
 bool is_libtorchs(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
-  return name.starts_with("aten::") || name.starts_with("prim") || name.starts_with("tandem");
+  for (const char* prefix : {"aten::", "prim::", "prims::", "tandem::", "tandem_functional::"}) {
+    if (name.starts_with(prefix)) return true;
+  }
+  return false;
 }
 
 /// No kernel but a body of other ops.

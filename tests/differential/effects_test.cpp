@@ -31,18 +31,22 @@ class Effects : public ::testing::Test {
   }
 };
 
-/// `run` calls the function it is given as often as it likes.
+/// `run` calls the function it is given as often as it likes. With each partitioner.
 using Run = std::function<void(const Program&)>;
-void expect_same_lines(const Program& program, const Run& run, const Options& options = {}) {
+void expect_same_lines(const Program& program, const Run& run, Options options = {}) {
   taken_lines();
   torch::manual_seed(3);
   run(program);
   const Lines expected = taken_lines();
   EXPECT_FALSE(expected.empty());
-  const auto compiled = tandem::compile_boxed([=](Tensors list) { return program(list); }, options);
-  torch::manual_seed(3);
-  run([&](const Tensors& arguments) { return compiled(arguments); });
-  EXPECT_EQ(taken_lines(), expected);
+  for (const Partitioner& partitioner : {Partitioner(default_partition), Partitioner(min_cut)}) {
+    options.partitioner = partitioner;
+    const auto compiled =
+        tandem::compile_boxed([=](Tensors list) { return program(list); }, options);
+    torch::manual_seed(3);
+    run([&](const Tensors& arguments) { return compiled(arguments); });
+    EXPECT_EQ(taken_lines(), expected);
+  }
 }
 
 /// Without the line that says where.

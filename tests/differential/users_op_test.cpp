@@ -123,6 +123,16 @@ TEST_F(UsersOp, FormsAreMadeWhenATextNamesThem) {
   EXPECT_EQ(ir::print(ir::parse(text)), text);
 }
 
+// Eager differentiates what the kernel calls, and warns. A graph has the op, not its kernel.
+TEST_F(UsersOp, WithoutAutogradKernelItGivesNoGradient) {
+  const auto function = [](const at::Tensor& x) { return tap(x) * x; };
+  const at::Tensor x = leaf({3});
+  const at::Tensor eager = torch::autograd::grad({function(x).sum()}, {x})[0];
+  const at::Tensor found = torch::autograd::grad({tandem::compile(function)(x).sum()}, {x})[0];
+  EXPECT_TRUE(at::equal(eager, x.detach() * 2));
+  EXPECT_TRUE(at::equal(found, x.detach()));
+}
+
 TEST_F(UsersOp, RefusedWhereMemoryIsShared) {
   const auto compiled = tandem::compile([](const at::Tensor& x) {
     add_into(x, x);

@@ -281,6 +281,26 @@ TEST(TraceErrors, TensorThatExistsOnlyWhileTheFunctionRuns) {
       3);
 }
 
+TEST(TraceErrors, OpThatReturnsAViewOfItsArgument) {
+  static auto* library = [] {
+    auto* made =
+        new torch::Library(torch::Library::DEF, "errortest", std::nullopt, __FILE__, __LINE__);
+    made->def("half(Tensor(a) x) -> Tensor(a)");
+    made->impl("half", c10::DispatchKey::CPU, [](T x) { return x.narrow(0, 0, 1); });
+    return made;
+  }();
+  ASSERT_NE(library, nullptr);
+  const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("errortest::half", "").typed<T(T)>();
+  std::string line;
+  const std::string text =
+      unsupported([&](const T& x) { return (line = HERE, op.call(x)); }, torch::ones({2}));
+  EXPECT_EQ(text.substr(0, text.find("\n  libtorch: ")),
+            "trace: an op writes or returns one of its arguments and has no functional form\n"
+            "  at:       " +
+                line);
+}
+
 TEST(TraceErrors, AutocastLeftChanged) {
   const bool before = torch::GradMode::is_enabled();
   EXPECT_EQ(unsupported(
