@@ -31,6 +31,14 @@ struct Saved {
   std::string why;
 };
 
+/// A value that both halves compute: instead of keeping it, the backward makes it again.
+struct Recomputed {
+  std::string name;
+  int64_t bytes = 0;  // that are not kept; of a view none
+  std::string line;   // as of Saved
+  std::string why;
+};
+
 /// The joint graph cut in two. An inference split has an empty backward.
 /// Forward inputs: those of the joint without tangents; outputs: mutated, output, then saved.
 /// Backward inputs: saved, then tangents; outputs: grad, one per input that requires grad.
@@ -39,6 +47,7 @@ struct Split {
   ir::Graph backward;
   std::vector<Saved> saved;
   ir::Signature signature;
+  std::vector<Recomputed> recomputed{};
 };
 
 using Partitioner = std::function<Split(const Joint&, const Options&)>;
@@ -46,7 +55,7 @@ using Partitioner = std::function<Split(const Joint&, const Options&)>;
 /// Saves what the recorded backward reads, except that views of inputs are made again from the
 /// input.
 TANDEM_API Split default_partition(const Joint& joint, const Options& options);
-/// The cut that saves the fewest bytes. Not built yet: an UnsupportedError.
+/// The cut that saves the fewest bytes: what is cheap to compute is computed again in the backward.
 TANDEM_API Split min_cut(const Joint& joint, const Options& options);
 
 using Boxed = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>)>;

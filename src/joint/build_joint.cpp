@@ -14,6 +14,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace tandem::joint {
 namespace {
@@ -44,11 +45,11 @@ class Builder {
     signature_.training = !signature_.tangents.empty();
     if (signature_.training) {
       const size_t inputs_before = trace_.stand_ins().size();
-      const BackwardWrites writes(trace_);
+      writes_.emplace(trace_);
       for (int64_t part = 0; part < ends_.parts(); ++part) differentiate_part(part);
       check_nothing_lifted(trace_, inputs_before);
-      writes.check();
     }
+    signature_.effects = effects_.in_order(graph_, signature_.tangents.size());
     graph_.set_outputs(std::move(outputs_));
     release_groups(trace_, reading_.groups);
     order_inputs();
@@ -103,6 +104,10 @@ class Builder {
     const std::vector<const Target*> wanted = ends_.prepare(part);
     for (const Target* target : wanted) task.wanted.push_back(target->edge);
     const Gradients gradients = differentiate(recording_, task);
+    effects_.add(gradients.effects, tangents);
+    std::vector<ir::ValueId> tangents_here;
+    for (size_t i : tangents) tangents_here.push_back(tangent_values_[i]);
+    effects_.add(writes_->record(recording_, signature_, tangents_here), tangents);
     for (size_t i = 0; i < tangents.size(); ++i)
       signature_.tangents[tangents[i]].raises = gradients.raises[i];
     std::vector<ir::ValueId> values;
@@ -154,6 +159,8 @@ class Builder {
   Ends ends_;
   std::vector<at::Tensor> tangents_;  // one per root
   std::vector<ir::ValueId> tangent_values_;
+  BackwardEffects effects_;
+  std::optional<BackwardWrites> writes_;
   int64_t further_gradients_ = 0;
 };
 

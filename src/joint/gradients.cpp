@@ -9,6 +9,8 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 
+#include <optional>
+
 namespace tandem::joint {
 namespace {
 
@@ -34,7 +36,9 @@ class WithoutAutocast {
 std::vector<at::Tensor> run_engine(tracing::Recording& recording, const Differentiation& task,
                                    bool with_history = false) {
   recording.lines().set_outermost(__builtin_frame_address(0));
-  const WithoutAutocast without_autocast;
+  // With a history they are results of a call of their own, made in the state of the backward.
+  std::optional<WithoutAutocast> without_autocast;
+  if (!with_history) without_autocast.emplace();
   // The graph is kept: a retry after an error walks it again.
   std::vector<at::Tensor> gradients =
       autograd::Engine::get_default_engine().execute(task.roots, task.tangents,
@@ -64,6 +68,7 @@ Gradients differentiate(tracing::Recording& recording, const Differentiation& ta
   const ir::NodeId mark = recording.graph().last_node();
   try {
     gradients.values = run_engine(recording, task);
+    gradients.effects = reached_effects(recording, mark, task.roots);
     return gradients;
   } catch (const Error&) {
     throw;  // our own refusals are not eager's
@@ -85,6 +90,7 @@ Gradients differentiate(tracing::Recording& recording, const Differentiation& ta
     recording.rewind(mark);
   }
   if (!good.roots.empty()) gradients.values = run_engine(recording, good);
+  gradients.effects = reached_effects(recording, mark, task.roots);
   return gradients;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "joint/backward_effects.h"
 #include "tracing/recording.h"
 #include "tracing/stand_in.h"
 #include "tracing/trace.h"
@@ -28,6 +29,7 @@ struct Differentiation {
 struct Gradients {
   std::vector<at::Tensor> values;   // one per wanted edge; undefined where nothing flows
   std::vector<std::string> raises;  // one per tangent: what eager's backward would throw, or empty
+  std::vector<Reached> effects;     // draws and effects, in order
 };
 
 /// Runs the engine into the recording. Eager raises in backward, not in the call, when a saved

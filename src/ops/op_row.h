@@ -20,6 +20,7 @@ enum class Fact : uint32_t {
   NotPointwise = 1 << 5,  // tagged pointwise, and is not
   NeverOnZeros = 1 << 6,  // on zeros it throws, or answers something else than on data
   CastsInside = 1 << 8,   // its kernel calls ops that autocast casts
+  ComputeTwice = 1 << 9,  // cheap beside keeping its result, though neither view nor pointwise
   RegisterMeta = 1 << 7,  // libtorch's functionalization or composites need a Meta kernel: ours
 };
 constexpr Fact operator|(Fact a, Fact b) {

@@ -42,15 +42,19 @@ struct OpInfo {
   bool random = false;            // may draw from a generator
   int draw_switch = -1;           // index of the argument that, zero or false, means: draws nothing
   bool has_effect = false;  // must be kept, in order and number, though nobody reads its results
+  bool marked = false;      // by mark_effectful: recorded as one call, never looked into
   bool data_dependent_shape = false;
   bool reads_data = false;  // returns a C++ value computed from data: item, equal
   CostClass cost = CostClass::Other;
   FusionKind fusion = FusionKind::None;
+  bool cheap = false;  // a view, a pointwise op or its like: computed twice rather than kept
   std::string_view decomposition{};  // name of its decomposition; empty: none yet
   bool has_rule = false;             // our own metadata rule answers
 
   /// May be dropped when nobody reads its results (design ruling: draws and effects may not).
   bool removable() const { return !random && !has_effect && !writes_arguments && !hidden_writes; }
+  /// Happens as often as eager does it, and in eager's order.
+  bool must_happen() const { return random || has_effect; }
   /// Two calls with equal operands give equal results.
   bool mergeable() const { return removable() && !data_dependent_shape; }
 };

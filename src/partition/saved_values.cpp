@@ -5,19 +5,12 @@
 #include "tandem/ir/text.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace tandem::partition {
 namespace {
 
 size_t index(ir::ValueId id) { return static_cast<size_t>(id); }
-
-std::string op_name(const ir::Node& node) {
-  if (node.kind() != ir::NodeKind::Op) return node.label();
-  std::string name = node.op().operator_name().name;
-  if (size_t colons = name.find("::"); colons != std::string::npos) name.replace(colons, 2, ".");
-  const std::string& overload = node.op().operator_name().overload_name;
-  return overload.empty() ? name : name + "." + overload;
-}
 
 ir::Location line_of(const ir::Graph& graph, ir::ValueId id) {
   const ir::NodeId producer = graph.value(id).producer();
@@ -104,11 +97,20 @@ ir::ValueId origin(const ir::Graph& joint, const Crossings& crossings, ir::Value
 
 }  // namespace
 
+std::string op_name(const ir::Node& node) {
+  if (node.kind() != ir::NodeKind::Op) return node.label();
+  std::string name = node.op().operator_name().name;
+  if (size_t colons = name.find("::"); colons != std::string::npos) name.replace(colons, 2, ".");
+  const std::string& overload = node.op().operator_name().overload_name;
+  return overload.empty() ? name : name + "." + overload;
+}
+
 bool is_repeatable(const ir::Node& node) {
   if (node.kind() == ir::NodeKind::Constant) return true;
   if (node.kind() != ir::NodeKind::Op) return false;
   const ops::OpInfo& info = ops::info(node.op());
-  if (!info.is_view || info.aliases_undeclared || node.operands().empty()) return false;
+  if (!info.is_view || info.aliases_undeclared || info.must_happen()) return false;
+  if (node.operands().empty()) return false;
   const auto* source = node.operands()[0].get_if<ir::ValueId>();
   if (source == nullptr || *source == ir::kNoValue) return false;
   int64_t mentions = 0;
@@ -151,8 +153,11 @@ void name_saved_values(ir::Graph& joint, const std::vector<SavedValue>& saved) {
 
 Saved describe(const ir::Graph& joint, const SavedValue& saved) {
   const ir::Value& value = joint.value(saved.value);
-  Saved description{.name = value.name(), .bytes = 0, .line = {}, .why = saved.why};
-  if (value.is_input()) return description;
+  Saved description{.name = saved.copy ? value.name() + "_copy" : value.name(),
+                    .bytes = 0,
+                    .line = {},
+                    .why = saved.why};
+  if (value.is_input() && !saved.copy) return description;
   if (value.tensor_type()->is_static()) description.bytes = value.tensor_type()->bytes();
   const ir::Location location = line_of(joint, saved.value);
   if (location.found()) description.line = ir::to_string(location);
@@ -168,6 +173,24 @@ std::vector<Saved> saved_with_lines(const Split& split) {
     saved[position].line = ir::to_string(line_of(split.forward, output.value));
   }
   return saved;
+}
+
+std::vector<Recomputed> recomputed_with_lines(const Split& split) {
+  std::vector<Recomputed> recomputed = split.recomputed;
+  if (recomputed.empty()) return recomputed;
+  const std::vector<std::string> names = ir::value_names(split.backward);
+  std::unordered_map<std::string, ir::ValueId> values;
+  split.backward.for_each_node([&](const ir::Node& node) {
+    for (ir::ValueId id : node.results()) {
+      if (id != ir::kNoValue) values.emplace(names[index(id)], id);
+    }
+  });
+  for (Recomputed& one : recomputed) {
+    const auto value = values.find(one.name);
+    if (one.line.empty() && value != values.end())
+      one.line = ir::to_string(line_of(split.backward, value->second));
+  }
+  return recomputed;
 }
 
 }  // namespace tandem::partition

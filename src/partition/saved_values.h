@@ -12,6 +12,7 @@ namespace tandem::partition {
 struct SavedValue {
   ir::ValueId value = ir::kNoValue;
   std::string why;
+  bool copy = false;  // in memory that only the backward sees
 };
 
 /// What the backward nodes of a joint graph read of the forward: inputs first, in their order, then
@@ -33,7 +34,11 @@ void name_saved_values(ir::Graph& joint, const std::vector<SavedValue>& saved);
 /// For people: name, bytes and reason; the source line only if nothing has to be looked up for it.
 Saved describe(const ir::Graph& joint, const SavedValue& saved);
 
-/// The saved values of a split with their source lines.
+/// `aten.mul.Tensor`, as the graph text has it; of a region its label.
+std::string op_name(const ir::Node& node);
+
+/// What a split saves and what it computes again, with source lines.
 std::vector<Saved> saved_with_lines(const Split& split);
+std::vector<Recomputed> recomputed_with_lines(const Split& split);
 
 }  // namespace tandem::partition

@@ -1,7 +1,6 @@
 #include "pipeline/explain.h"
 
 #include "base/error.h"
-#include "partition/saved_values.h"
 #include "pipeline/environment.h"
 #include "pipeline/report.h"
 
@@ -130,7 +129,7 @@ void describe_compiled(std::ostream& out, const Explanation& explanation) {
       << ", backend " << entry.backend_name() << "\n";
   describe_inputs(out, explanation);
   describe_results(out, explanation);
-  if (split.signature.training) out << describe_saved(partition::saved_with_lines(split), "  ");
+  if (split.signature.training) out << describe_saved(split, "  ");
 }
 
 bool starts_with_any(const std::string& text, std::initializer_list<const char*> words) {

@@ -34,11 +34,6 @@ void require_default(bool is_default, const char* setting, const char* instead) 
   }
 }
 
-bool is_function(const Partitioner& partitioner, Split (*function)(const Joint&, const Options&)) {
-  const auto* target = partitioner.target<Split (*)(const Joint&, const Options&)>();
-  return target != nullptr && *target == function;
-}
-
 const char* word(Dynamic value) {
   return value == Dynamic::automatic ? "dynamic = automatic" : "dynamic = always";
 }
@@ -78,8 +73,6 @@ void check_values(const Options& options) {
 }
 
 void check_built(const Options& options) {
-  require_default(!is_function(options.partitioner, min_cut), "partitioner = min_cut",
-                  "tandem::default_partition, which saves what the recorded backward reads");
   require_default(options.dynamic == Dynamic::never, word(options.dynamic),
                   "never, which compiles one entry per set of sizes");
   require_default(options.integer_sizes == IntegerSizes::checked, word(options.integer_sizes),

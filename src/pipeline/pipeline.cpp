@@ -2,14 +2,19 @@
 
 #include "base/error.h"
 #include "joint/build_joint.h"
+#include "ops/op_table.h"
+#include "partition/memory_owners.h"
 #include "partition/place_write_backs.h"
 #include "passes/registry.h"
+#include "passes/remove_dead_nodes.h"
 #include "runtime/gradient_call.h"
 #include "signature/read_signature.h"
 #include "tracing/trace.h"
+#include "tracing/with_autocast.h"
 
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <optional>
 
 namespace tandem::pipeline {
@@ -89,6 +94,34 @@ runtime::GradientFunctions::Make derive(std::shared_ptr<const Program> program, 
   };
 }
 
+/// Effects that the calls before have had. What such an op returned cannot be had again.
+void drop_happened(ir::Graph& graph, ir::NodeId last) {
+  bool dropped = true;
+  while (dropped) {
+    dropped = false;
+    graph.for_each_node_reversed([&](ir::Node& node) {
+      if (node.id() > last || node.kind() != ir::NodeKind::Op) return;
+      const ops::OpInfo& info = ops::info(node.op());
+      const bool read = std::ranges::any_of(node.results(), [&](ir::ValueId id) {
+        return id != ir::kNoValue && graph.value(id).has_users();
+      });
+      if (read || !info.has_effect || info.random) return;
+      graph.erase(node);
+      dropped = true;
+    });
+    if (dropped) passes::remove_dead_nodes(graph);
+  }
+  graph.for_each_node([&](const ir::Node& node) {
+    if (node.id() > last || node.kind() != ir::NodeKind::Op || !ops::info(node.op()).has_effect)
+      return;
+    TANDEM_UNSUPPORTED("call", "backward with create_graph=true reads what ",
+                       node.op().operator_name().name,
+                       " returned, an op with effects, which must not happen twice",
+                       base::detail_line("at", ir::to_string(node.location())),
+                       "\n  remedy: call the op outside the compiled function");
+  });
+}
+
 }  // namespace
 
 Captured capture(const Program& program, const detail::Flat& arguments, const Options& options,
@@ -99,7 +132,7 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
   Captured captured;
   const auto run = [&](tracing::Retrace retrace) {
     trace.emplace(arguments, known_tensors(options), names, std::move(retrace), replacements);
-    log.time("trace", [&] { captured.fingerprint = run_program(program, *trace); });
+    log.time("trace", [&] { captured.run = run_program(program, *trace); });
   };
   run({});
   if (std::optional<tracing::Retrace> retrace = trace->retrace()) {
@@ -114,6 +147,7 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
       log.time("signature", [&] { return signature::read_signature(*trace, effects); });
   captured.joint = log.time(
       "joint", [&] { return joint::build_joint(*trace, std::move(reading), "function.joint"); });
+  partition::note_inputs_read(captured.joint);
   captured.result_constants.assign(trace->results().constants.begin(),
                                    trace->results().constants.end());
   captured.counts.zero_fallbacks = trace->recording().metadata().counts().zeros;
@@ -158,12 +192,13 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
   counts = captured.counts;
   if (program->is_derived()) *program->derived_traces += counts.traces;
   run_passes(captured.joint.graph, log);
+  if (program->is_derived()) drop_happened(captured.joint.graph, captured.run.happened);
   Split split = cut(captured.joint, options, log);
   guards.add_trace(captured.joint.lifted, split.signature, arguments);
   if (counts_from_storage_start(captured.joint)) guards.add_storage_offsets(arguments);
   runtime::Higher higher;
   if (options.higher_order && split.signature.training) {
-    higher.make = derive(program, options, switches, captured.fingerprint);
+    higher.make = derive(program, options, switches, captured.run.fingerprint);
     higher.argument_count = arguments.tensors.size();
     higher.argument_constants.assign(arguments.constants.begin(), arguments.constants.end());
   }
@@ -172,6 +207,7 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
         std::move(captured.joint), std::move(split), options.backend.resolve(), std::move(guards),
         std::move(captured.result_constants), std::move(higher));
   });
+  if (entry->signature().training) entry->backward().set_with_autocast(tracing::with_autocast);
   log.finish();
   return entry;
 }

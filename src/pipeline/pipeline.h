@@ -21,7 +21,7 @@ struct Captured {
   Joint joint;
   std::vector<detail::Constant> result_constants;
   CaptureCounts counts;
-  uint64_t fingerprint = 0;  // of the run of the user's function
+  ProgramRun run;
 };
 
 /// trace, signature, joint: runs the user's function once; twice if only the first run could tell

@@ -85,7 +85,7 @@ std::vector<tracing::Replacement> Program::replacements() const {
   return all;
 }
 
-uint64_t run_program(const Program& program, tracing::Trace& trace) {
+ProgramRun run_program(const Program& program, tracing::Trace& trace) {
   // The outermost differentiation began first.
   std::vector<std::vector<at::Tensor>> states(program.derivations.size());
   for (size_t i = program.derivations.size(); i-- > 0;) {
@@ -111,13 +111,15 @@ uint64_t run_program(const Program& program, tracing::Trace& trace) {
                  "\n  cause:  host code depends on something that has changed since",
                  "\n  remedy: run the call and its backward in the same state of modules and "
                  "variables");
+  ProgramRun run{.fingerprint = found};
   for (size_t i = 0; i < program.derivations.size(); ++i) {
     exchange_states(program.derivations[i], states[i]);
     const auto effects = i == 0 ? signature::Effects::Kept : signature::Effects::Dropped;
     const signature::Reading reading = signature::read_signature(trace, effects);
+    run.happened = trace.recording().graph().last_node();
     trace.set_results(joint::record_gradients(trace, reading, program.derivations[i]));
   }
-  return found;
+  return run;
 }
 
 }  // namespace tandem::pipeline

@@ -36,8 +36,15 @@ struct Program {
   std::vector<tracing::Replacement> replacements() const;
 };
 
-/// Runs the program into a trace. Returns what tells one run of the function from another: which
-/// ops it called, in order.
-uint64_t run_program(const Program& program, tracing::Trace& trace);
+/// What one run of a program is known by afterwards.
+struct ProgramRun {
+  /// Tells one run of the function from another: which ops it called, in order.
+  uint64_t fingerprint = 0;
+  /// Of a derived program: the last node of what calls before have done already.
+  ir::NodeId happened = ir::kNoNode;
+};
+
+/// Runs the program into a trace.
+ProgramRun run_program(const Program& program, tracing::Trace& trace);
 
 }  // namespace tandem::pipeline

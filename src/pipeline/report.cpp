@@ -1,12 +1,13 @@
 #include "pipeline/report.h"
 
+#include "base/error.h"
 #include "partition/saved_values.h"
 #include "pipeline/environment.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
+#include <functional>
 #include <sstream>
 
 namespace tandem::pipeline {
@@ -20,34 +21,53 @@ std::string bytes_text(int64_t bytes) {
   return fmt::format("{} bytes", bytes);
 }
 
+/// The largest first, the small ones counted only. `T`: Saved or Recomputed.
+template <class T>
+void describe_largest(std::ostream& out, std::vector<T> values, const std::string& indent) {
+  std::ranges::stable_sort(values, std::greater<>(), &T::bytes);
+  for (size_t i = 0; i < std::min(values.size(), kMostSaved); ++i) {
+    out << indent
+        << fmt::format("  {:>10}  %{}: {}{}\n", bytes_text(values[i].bytes), values[i].name,
+                       values[i].why, values[i].line.empty() ? "" : " (" + values[i].line + ")");
+  }
+  if (values.size() > kMostSaved) {
+    out << indent << "  and " << values.size() - kMostSaved << " smaller ones\n";
+  }
+}
+
+/// Leaves those that take memory; how many do not?
+template <class T>
+size_t drop_free(std::vector<T>& values) {
+  return std::erase_if(values, [](const T& value) { return value.bytes == 0; });
+}
+
+template <class T>
+std::string total_text(const std::vector<T>& values) {
+  int64_t total = 0;
+  for (const T& value : values) total += value.bytes;
+  return base::str(values.size(), values.size() == 1 ? " value, " : " values, ", bytes_text(total));
+}
+
 }  // namespace
 
-std::string describe_saved(std::vector<Saved> saved, const std::string& indent) {
+std::string describe_saved(const Split& split, const std::string& indent) {
+  std::vector<Saved> saved = partition::saved_with_lines(split);
   // An input that is kept by reference costs nothing of its own.
-  const auto free = std::stable_partition(saved.begin(), saved.end(),
-                                          [](const Saved& one) { return one.bytes > 0; });
-  const auto inputs = saved.end() - free;
-  saved.erase(free, saved.end());
-  const int64_t total =
-      std::accumulate(saved.begin(), saved.end(), int64_t{0},
-                      [](int64_t sum, const Saved& one) { return sum + one.bytes; });
+  const size_t inputs = drop_free(saved);
   std::ostringstream out;
-  out << indent << "saved for the backward: " << saved.size()
-      << (saved.size() == 1 ? " value, " : " values, ") << bytes_text(total);
+  out << indent << "saved for the backward: " << total_text(saved);
   if (inputs > 0) {
     out << "; and " << inputs << (inputs == 1 ? " input" : " inputs") << " by reference";
   }
   out << "\n";
-  std::stable_sort(saved.begin(), saved.end(),
-                   [](const Saved& a, const Saved& b) { return a.bytes > b.bytes; });
-  for (size_t i = 0; i < std::min(saved.size(), kMostSaved); ++i) {
-    out << indent
-        << fmt::format("  {:>10}  %{}: {}{}\n", bytes_text(saved[i].bytes), saved[i].name,
-                       saved[i].why, saved[i].line.empty() ? "" : " (" + saved[i].line + ")");
-  }
-  if (saved.size() > kMostSaved) {
-    out << indent << "  and " << saved.size() - kMostSaved << " smaller ones\n";
-  }
+  describe_largest(out, std::move(saved), indent);
+  std::vector<Recomputed> recomputed = partition::recomputed_with_lines(split);
+  const size_t views = drop_free(recomputed);
+  if (recomputed.empty()) return out.str();
+  out << indent << "computed again in the backward: " << total_text(recomputed);
+  if (views > 0) out << "; and " << views << (views == 1 ? " view" : " views");
+  out << "\n";
+  describe_largest(out, std::move(recomputed), indent);
   return out.str();
 }
 
@@ -58,7 +78,7 @@ std::string describe_entry(const runtime::EntryState& entry) {
       << entry.backend_name() << ": " << split.forward.node_count() << " forward nodes";
   if (split.signature.training) out << ", " << split.backward.node_count() << " backward nodes";
   out << "\n" << split.signature;
-  if (split.signature.training) out << describe_saved(partition::saved_with_lines(split));
+  if (split.signature.training) out << describe_saved(split);
   out << "serves a call when\n";
   for (const std::string& guard : entry.guards().texts()) out << "  " << guard << "\n";
   return out.str();

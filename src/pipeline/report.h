@@ -12,7 +12,7 @@ namespace tandem::pipeline {
 std::string describe_entry(const runtime::EntryState& entry);
 
 /// How many values and bytes the forward keeps for the backward, the largest by name.
-std::string describe_saved(std::vector<Saved> saved, const std::string& indent = "");
+std::string describe_saved(const Split& split, const std::string& indent = "");
 
 /// The counters, the environment and what took how long.
 std::string describe_stats(const Stats& stats);

@@ -6,6 +6,7 @@
 #include "pipeline/pipeline.h"
 #include "runtime/call.h"
 #include "tandem/compile.h"
+#include "tracing/with_autocast.h"
 
 namespace tandem {
 
@@ -27,6 +28,7 @@ Split split(const Joint& joint, const Options& options) {
   pipeline::StageLog log("split", options.dump_dir);
   Split parts = pipeline::cut(joint, options, log);
   parts.saved = partition::saved_with_lines(parts);
+  parts.recomputed = partition::recomputed_with_lines(parts);
   return parts;
 }
 
@@ -44,6 +46,7 @@ Boxed lower(const Split& parts, std::shared_ptr<Backend> backend) {
   auto entry = std::make_shared<const runtime::EntryState>(Joint{}, std::move(split),
                                                            std::move(backend), std::move(guards),
                                                            std::vector<detail::Constant>{});
+  if (entry->signature().training) entry->backward().set_with_autocast(tracing::with_autocast);
   return [entry, arity](std::vector<at::Tensor> inputs) {
     TANDEM_REQUIRE(inputs.size() == arity, "call", "the lowered function takes ", arity,
                    " tensors (lifted ones first), got ", inputs.size(),

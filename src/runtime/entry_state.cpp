@@ -48,7 +48,7 @@ EntryState::EntryState(Joint joint, Split split, std::shared_ptr<Backend> backen
   forward_ = backend->compile(split_.forward, forward_context(split_));
   if (split_.signature.training) {
     backward_ = std::make_unique<BackwardKernels>(split_.backward, backward_context(split_),
-                                                  std::move(backend));
+                                                  std::move(backend), split_.signature.effects);
     compile_parts();
     if (gradients_.can_make()) {
       primals_ = make_primal_plan(joint_, split_, plan_);

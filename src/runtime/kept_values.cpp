@@ -173,7 +173,8 @@ std::vector<at::Tensor> KeptValues::take(const EntryState& entry, const std::vec
   saved.reserve(plan.saved.size() + entry.signature().tangents.size());
   if (!hooked_.empty()) {
     for (size_t i = 0; i < plan.saved.size(); ++i) {
-      saved.push_back(backward.reads[i] ? hooked_[i].unpack() : at::Tensor());
+      const bool used = backward.reads[i] || backward.writes[i];
+      saved.push_back(used ? hooked_[i].unpack() : at::Tensor());
     }
   }
   const bool keep = autograd::get_current_graph_task_keep_graph();

@@ -10,6 +10,7 @@
 #include "tracing/operand_text.h"
 #include "tracing/recording.h"
 #include "tracing/traced_tensor.h"
+#include "tracing/users_op.h"
 #include "tracing/write_checks.h"
 
 #include <ATen/EmptyTensor.h>
@@ -157,6 +158,11 @@ void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::j
     // Called by the function itself, not made of an in-place call: its draws are in order.
     (*stack)[first] = (*stack)[first].toTensor().contiguous();
   }
+  if (is_whole(op)) {
+    call_whole(op, stack);
+    return;
+  }
+  follow_writes(op);
   check_write(recording, op, *stack, first);
   check_out_arguments(op, *stack, first);
   const std::vector<at::Tensor> written = written_list(op, *stack, first);
@@ -175,8 +181,12 @@ void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::j
 }  // namespace
 
 void lift_arguments(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  c10::impl::ExcludeDispatchKeyGuard once(c10::DispatchKeySet{libtorch::kLiftKey});
   Recording* recording = current_recording();
+  if (recording && is_users_composite(op)) {
+    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+    return;
+  }
+  c10::impl::ExcludeDispatchKeyGuard once(c10::DispatchKeySet{libtorch::kLiftKey});
   if (recording == nullptr) {
     op.callBoxed(*stack);
     return;

@@ -13,21 +13,13 @@ const char* name_of(Feature feature) {
     case Feature::DoubleBackward:
       return "double backward";
     case Feature::RandomNumbers:
-      return "random numbers";
-    case Feature::Effects:
-      return "effects";
-    case Feature::Autocast:
-      return "autocast";
+      return "fast random numbers, with the LLVM backend";
     case Feature::Hooks:
       return "hooks";
     case Feature::CustomFunctions:
       return "custom functions";
-    case Feature::Streams:
-      return "streams";
     case Feature::SymbolicShapes:
       return "symbolic shapes";
-    case Feature::MinCut:
-      return "min-cut";
     case Feature::CommonSubexpressions:
       return "common subexpressions";
     case Feature::Checkpoint:
@@ -39,7 +31,7 @@ const char* name_of(Feature feature) {
     case Feature::Export:
       return "export";
     case Feature::Cuda:
-      return "CUDA";
+      return "CUDA-only";
   }
   return "";
 }

@@ -1,5 +1,6 @@
 #include "conformance/categories.h"
 #include "conformance/variants.h"
+#include "partition/flow_network.h"
 
 #include <gtest/gtest.h>
 
@@ -273,6 +274,30 @@ void expanded_write(Session& session) {
   session.judge(plain({{4}}), program, settings);
 }
 
+/// Neither computed again nor saved, and the backward needs it: the edges of the path say so one by
+/// one. With one finite edge there is no such path.
+void path_that_cannot_be_cut() {
+  using partition::FlowNetwork;
+  const auto reasons = [](int64_t weight) {
+    FlowNetwork network;
+    const auto source = network.add_vertex(), sink = network.add_vertex();
+    const auto draw_in = network.add_vertex(), draw_out = network.add_vertex();
+    const auto reader = network.add_vertex();
+    network.add_edge({source, draw_in, FlowNetwork::kInfinite, "cannot be computed again"});
+    network.add_edge({draw_in, draw_out, weight, "cannot be saved"});
+    network.add_edge({draw_out, reader, FlowNetwork::kInfinite, "reads it"});
+    network.add_edge({reader, sink, FlowNetwork::kInfinite, "runs in the backward"});
+    std::vector<std::string> found;
+    for (const auto edge : partition::infinite_path(network, source, sink))
+      found.emplace_back(network.edges()[static_cast<size_t>(edge)].reason);
+    return found;
+  };
+  EXPECT_EQ(reasons(FlowNetwork::kInfinite),
+            (std::vector<std::string>{"cannot be computed again", "cannot be saved", "reads it",
+                                      "runs in the backward"}));
+  EXPECT_EQ(reasons(16), std::vector<std::string>{});
+}
+
 }  // namespace
 
 Category error_messages() {
@@ -294,14 +319,7 @@ Category error_messages() {
               {"test_aot_export_multiple_outputs_require_grad_banned", exported_two_results},
               {"test_aot_export_functionalized_rng_banned", exported_draws, differs("ruling 2")},
               {"test_min_cut_partitioner_unbounded_error_message",
-               [](Session& session) {
-                 const at::Tensor x = leaf({3});
-                 const Joint joint = tandem::export_joint(
-                     [](const at::Tensor& a) { return a.sin().cos(); }, std::tuple{x});
-                 tandem::split(joint, {.partitioner = min_cut});
-                 session.missing("a path of edges that cannot be cut, with the reason of each");
-               },
-               later(Feature::MinCut, "min-cut partitioner is not built")},
+               [](Session&) { path_that_cannot_be_cut(); }},
               {"test_aminmax_out_dtype_mismatch_errors", wrong_out_dtype},
               {"test_on_cpu", draws_on_the_cpu, differs("ruling 2")},
               {"test_aot_autograd_raises_invalid_leaf_set", leaf_set},

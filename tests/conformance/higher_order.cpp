@@ -6,7 +6,6 @@
 namespace tandem::conformance {
 namespace {
 
-constexpr int kOrders = 3;
 constexpr const char* kNoCopy = "as it was before the call, which writes it";
 
 std::string text_of(const std::exception& error) {
@@ -30,11 +29,11 @@ class Observer {
   }
 
   /// Of one result, in everything that it may depend on, to the last order.
-  void differentiate(const std::string& name, const at::Tensor& result) {
+  void differentiate(const std::string& name, const at::Tensor& result, int orders) {
     at::Tensor tangent = random_like(result).requires_grad_();
     Tensors roots{result}, tangents{tangent}, wanted = wanted_;
     std::vector<std::string> names = names_;
-    for (int order = 1; order <= kOrders && !roots.empty() && !wanted.empty(); ++order) {
+    for (int order = 1; order <= orders && !roots.empty() && !wanted.empty(); ++order) {
       const std::string what = "order " + std::to_string(order) + " of " + name;
       Tensors gradients;
       try {
@@ -107,7 +106,7 @@ Observation observe_higher_order(const Program& program, const Call& call, int n
     Observer observer(inputs, observation);
     for (size_t i = 0; i < results.size(); ++i) {
       if (results[i].defined() && results[i].requires_grad() && !results[i].is_leaf())
-        observer.differentiate("result " + std::to_string(i), results[i]);
+        observer.differentiate("result " + std::to_string(i), results[i], settings.orders);
     }
     observation.records.push_back({"random stream after the orders",
                                    RecordKind::Value,

@@ -68,6 +68,9 @@ struct Settings {
   /// How often the function runs to be recorded, over the four calls of one handle with write-back
   /// in the graph; with write-back in the epilogue there are two.
   int64_t traces = 1, epilogue_traces = 1;
+  /// To which order gradients of gradients are compared. The kernel of an op without autograd
+  /// kernel is differentiated by eager only.
+  int orders = 3;
   /// Whether results are written in place after the call and everything is looked at again.
   bool write_results = true;
   /// Whether gradients are taken with create_graph and differentiated again.

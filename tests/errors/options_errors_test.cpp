@@ -55,9 +55,6 @@ TEST(OptionsErrors, ValuesThatMakeNoSense) {
 }
 
 TEST(OptionsErrors, FieldsThatAreNotBuiltYet) {
-  EXPECT_EQ(text_of<UnsupportedError>({.partitioner = min_cut}),
-            "options: partitioner = min_cut is not built yet\n"
-            "  instead: tandem::default_partition, which saves what the recorded backward reads");
   EXPECT_EQ(text_of<UnsupportedError>({.dynamic = Dynamic::always}),
             "options: dynamic = always is not built yet\n"
             "  instead: never, which compiles one entry per set of sizes");

@@ -38,6 +38,7 @@ struct InputFacts {
   int64_t version_delta = 0;          // what the call adds to the version counter
   bool requires_grad_after = false;
   bool is_leaf_after = true;
+  bool read_by_backward = false;  // as recorded, through views too: eager keeps it until then
 
   // where metadata or storage changed
   TypePtr type_after{};
@@ -117,6 +118,12 @@ struct GradientFacts {
   int64_t part = 0;    // of the backward that computes it
 };
 
+/// A node of the backward that draws random numbers or has an effect. Eager's backward gets there
+/// only from some of the results.
+struct EffectFacts {
+  std::vector<bool> tangents;  // by tangent: whether it leads there
+};
+
 /// View ops that make aliasing outputs from one tensor. Input 0 of the graph is that tensor; its
 /// outputs carry the index of the function's output. One graph per source, so that results of one
 /// `split` share their node.
@@ -143,6 +150,7 @@ struct TANDEM_API Signature {
   std::vector<BaseFacts> bases;
   std::vector<TangentFacts> tangents;
   std::vector<GradientFacts> gradients;
+  std::vector<EffectFacts> effects;  // of the backward, one per such node, in graph order
   std::vector<ViewReplay> replays;
   std::vector<EqualityFacts> equalities;
   std::optional<bool> grad_mode_after{};  // the function leaves grad mode like this

@@ -311,11 +311,5 @@ TEST(DefaultPartition, RefusesToSaveANumber) {
             "  remedy: keep it in a tensor instead of reading it with item()");
 }
 
-TEST(MinCut, IsNotBuiltYet) {
-  EXPECT_EQ(test::error_text<UnsupportedError>([] { min_cut(Joint{}, Options{}); }),
-            "partition: the min-cut partitioner is not built yet\n"
-            "  remedy: use default_partition, which saves what the recorded backward reads");
-}
-
 }  // namespace
 }  // namespace tandem

@@ -1,0 +1,158 @@
+#include "partition/halves.h"
+
+#include "base/error.h"
+#include "ops/op_table.h"
+#include "passes/merge_duplicates.h"
+#include "passes/remove_dead_nodes.h"
+#include "tandem/ir/text.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tandem::partition {
+namespace {
+
+// `net.joint` -> `net`: the halves are named after what they are halves of.
+std::string base_name(std::string_view joint_name) {
+  constexpr std::string_view kSuffix = ".joint";
+  if (joint_name.ends_with(kSuffix)) joint_name.remove_suffix(kSuffix.size());
+  return std::string(joint_name);
+}
+
+std::vector<ir::Output> outputs_of(const ir::Graph& joint, bool grads) {
+  std::vector<ir::Output> chosen;
+  for (const ir::Output& output : joint.outputs()) {
+    if ((output.role.role == ir::Role::Grad) == grads) chosen.push_back(output);
+  }
+  return chosen;
+}
+
+bool is_tangent(const ir::Graph& graph, ir::ValueId input) {
+  return graph.input_role(input).role == ir::Role::Tangent;
+}
+
+bool is_read(const ir::Graph& graph, const ir::Node& node) {
+  return std::ranges::any_of(node.results(), [&](ir::ValueId id) {
+    return id != ir::kNoValue && graph.value(id).has_users();
+  });
+}
+
+void clean(ir::Graph& graph) {
+  passes::remove_dead_nodes(graph);
+  passes::merge_duplicates(graph);
+  ir::verify(graph, "partition");
+}
+
+/// Memory of its own for what the caller could write before the backward reads it.
+ir::ValueId add_copy(ir::Graph& forward, const SavedValue& saved) {
+  const ir::Value& value = forward.value(saved.value);
+  const ir::NodeId producer = value.producer();
+  return forward
+      .add_op(
+          {.op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", ""),
+           .operands = {saved.value, ir::Operand{}},
+           .results = {value.type()},
+           .phase = ir::Phase::Forward,
+           .location = producer == ir::kNoNode ? ir::Location() : forward.node(producer).location(),
+           .names = {value.name() + "_copy"}})
+      .results()[0];
+}
+
+}  // namespace
+
+bool is_pure(const ir::Node& node) {
+  switch (node.kind()) {
+    case ir::NodeKind::Op:
+      return ops::info(node.op()).removable();
+    case ir::NodeKind::Constant:
+      return true;
+    case ir::NodeKind::Region: {
+      bool pure = true;
+      node.region().for_each_node([&](const ir::Node& inner) { pure = pure && is_pure(inner); });
+      return pure;
+    }
+  }
+  return false;
+}
+
+bool has_backward(const ir::Graph& joint) {
+  return std::ranges::any_of(joint.inputs(),
+                             [&](ir::ValueId input) { return is_tangent(joint, input); }) ||
+         !outputs_of(joint, true).empty();
+}
+
+// Ids mean the same in a copy, so each half is the joint with the other half taken away: names,
+// locations, constants and generators stay where they are.
+ir::Graph forward_half(const ir::Graph& joint, std::span<const SavedValue> saved) {
+  ir::Graph forward = joint;
+  forward.set_name(base_name(joint.name()) + ".forward");
+  std::vector<ir::Output> outputs = outputs_of(joint, false);
+  for (size_t i = 0; i < saved.size(); ++i) {
+    const ir::ValueId kept = saved[i].copy ? add_copy(forward, saved[i]) : saved[i].value;
+    outputs.push_back({kept, ir::Descriptor::saved(static_cast<int64_t>(i))});
+  }
+  forward.set_outputs(std::move(outputs));
+  forward.for_each_node_reversed([&](ir::Node& node) {
+    const bool recorded_here = node.phase() == ir::Phase::Forward;
+    if (is_pure(node) ? !is_read(forward, node) : !recorded_here) {
+      forward.erase(node);
+    } else {
+      forward.set_phase(node, ir::Phase::Forward);
+    }
+  });
+  const std::vector<ir::ValueId> inputs(forward.inputs().begin(), forward.inputs().end());
+  for (ir::ValueId input : inputs) {
+    if (is_tangent(forward, input)) forward.erase_input(input);
+  }
+  clean(forward);
+  return forward;
+}
+
+ir::Graph backward_half(const ir::Graph& joint, std::span<const SavedValue> saved,
+                        bool (*may_repeat)(const ir::Node&)) {
+  ir::Graph backward = joint;
+  backward.set_name(base_name(joint.name()) + ".backward");
+  backward.set_outputs(outputs_of(joint, true));
+
+  const std::vector<ir::ValueId> old_inputs(backward.inputs().begin(), backward.inputs().end());
+  std::vector<ir::ValueId> order;
+  for (size_t i = 0; i < saved.size(); ++i) {
+    const ir::Value& value = joint.value(saved[i].value);
+    const ir::ValueId input =
+        backward
+            .add_input(value.type(), ir::Descriptor::saved(static_cast<int64_t>(i)),
+                       saved[i].copy ? value.name() + "_copy" : value.name())
+            .id();
+    backward.replace_all_uses(saved[i].value, input);
+    order.push_back(input);
+  }
+  // Draws and effects of the forward have happened there: gone, though the clean-up would keep
+  // them. What is left of the forward is what is made again.
+  backward.for_each_node_reversed([&](ir::Node& node) {
+    const bool recorded_here = node.phase() == ir::Phase::Backward;
+    if (!is_read(backward, node)) {
+      if (!recorded_here || is_pure(node)) backward.erase(node);
+      return;
+    }
+    if (recorded_here) return;
+    TANDEM_CHECK(may_repeat(node), "partition",
+                 "the backward reads a forward value that was not saved\n  value:  ",
+                 ir::print(backward, node));
+    backward.set_phase(node, ir::Phase::Backward);
+  });
+  for (ir::ValueId input : old_inputs) {
+    if (is_tangent(backward, input)) {
+      order.push_back(input);
+    } else {
+      backward.erase_input(input);
+    }
+  }
+  backward.reorder_inputs(std::move(order));
+  clean(backward);
+  return backward;
+}
+
+}  // namespace tandem::partition

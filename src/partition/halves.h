@@ -1,0 +1,26 @@
+#pragma once
+
+#include "partition/saved_values.h"
+#include "tandem/ir/graph.h"
+
+#include <span>
+
+namespace tandem::partition {
+
+/// Whether there is anything for a backward to do.
+bool has_backward(const ir::Graph& joint);
+
+/// Whether a node may be dropped, moved to the other half or run in both: no draw, effect or write.
+bool is_pure(const ir::Node& node);
+
+/// What computes the results and the saved values: the inputs of the joint without tangents in,
+/// `mutated`, `output`, `base`, then `saved` out. Draws and effects of the forward stay, read or
+/// not. Ids mean what they mean in the joint.
+ir::Graph forward_half(const ir::Graph& joint, std::span<const SavedValue> saved);
+
+/// What computes the gradients from saved values and tangents. Draws and effects of the forward are
+/// gone; of its other nodes those are left that are read, which `may_repeat` must allow.
+ir::Graph backward_half(const ir::Graph& joint, std::span<const SavedValue> saved,
+                        bool (*may_repeat)(const ir::Node&));
+
+}  // namespace tandem::partition
