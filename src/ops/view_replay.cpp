@@ -47,7 +47,8 @@ std::vector<at::Tensor> replay_views(const ir::ViewReplay& replay, const at::Ten
   std::vector<at::Tensor> environments[2];
   std::vector<at::Tensor> views;
   for (size_t i = 0; i < replay.graph.outputs().size(); ++i) {
-    const bool mode = grad_modes[i] || !source.requires_grad();
+    // In a call without grad mode eager's views are made without it.
+    const bool mode = grad_modes[i] || (!source.requires_grad() && c10::GradMode::is_enabled());
     std::vector<at::Tensor>& environment = environments[mode ? 1 : 0];
     if (environment.empty()) environment = run_all(replay.graph, source, mode);
     views.push_back(environment[static_cast<size_t>(replay.graph.outputs()[i].value)]);

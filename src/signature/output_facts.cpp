@@ -106,13 +106,17 @@ class Reader {
       facts.source = it->second;
       return facts;
     }
+    refuse_lost_history(tensor, index);
     facts.made_leaf = is_made_leaf(tensor);
     if (auto it = input_of_storage_.find(storage_of(tensor)); it != input_of_storage_.end()) {
       facts.kind = ir::OutputKind::AliasOfInput;
       facts.source = it->second;
       if (place_on_leaf(tensor, index, facts)) return facts;
-      facts.own_history = facts.of_custom_function =
+      facts.of_custom_function =
           facts.requires_grad && made_by_custom_function(tensor, history_of_input_[it->second]);
+      // A detached alias that was written by a differentiable op: its history is not the input's.
+      facts.own_history =
+          facts.of_custom_function || (facts.requires_grad && !facts.is_leaf && !tensor.is_view());
       return facts;
     }
     if (tensor.is_inference()) {
@@ -135,6 +139,7 @@ class Reader {
     if (!tensor.is_view() || !facts.requires_grad) return false;
     const at::Tensor root(tensor._base());
     if (!is_made_leaf(root) || input_of_tensor_.contains(root.unsafeGetTensorImpl())) return false;
+    if (made_by_custom_function(tensor)) return false;
     const auto output = index_of_result_.find(root.unsafeGetTensorImpl());
     if (output == index_of_result_.end()) refuse_root(root, index);
     facts.kind = ir::OutputKind::AliasOfOutput;
@@ -196,6 +201,23 @@ class Reader {
     }
     base.tensor = root;
     facts.requires_grad = true;
+  }
+
+  /// A view in grad mode of a view that was made without grad says that it requires grad, and no
+  /// gradient gets through it. Taken again, in one mode, it would let gradients through.
+  void refuse_lost_history(const at::Tensor& tensor, int64_t index) const {
+    if (!tensor.is_view() || !tensor.requires_grad() || tensor.is_leaf()) return;
+    for (const autograd::Node* node = tensor.grad_fn().get(); node && node->num_outputs() == 1;) {
+      const autograd::Edge& next = node->next_edge(0);
+      if (!next.is_valid()) {
+        TANDEM_UNSUPPORTED("signature", "output ", index,
+                           " is a view, taken in grad mode, of a view that was taken without",
+                           base::detail_line("at", trace_.line_of(tensor)),
+                           "\n  value:  ", tracing::tensor_text(tensor),
+                           "\n  remedy: take both views in the same mode");
+      }
+      node = next.function.get();
+    }
   }
 
   [[noreturn]] void refuse_root(const at::Tensor& root, int64_t index) const {

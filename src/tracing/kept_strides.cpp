@@ -74,10 +74,11 @@ KeptStrides::KeptStrides(const c10::OperatorHandle& op, const torch::jit::Stack&
 }
 
 void KeptStrides::restore() const {
-  if (!written_.defined() || written_.sizes() != at::IntArrayRef(sizes_) ||
-      same_strides(sizes_, written_.strides(), strides_)) {
-    return;
-  }
+  if (!written_.defined()) return;
+  // The out-of-place form has broadcast what cannot grow.
+  TORCH_CHECK(written_.sizes() == at::IntArrayRef(sizes_), "output with shape ",
+              at::IntArrayRef(sizes_), " doesn't match the broadcast shape ", written_.sizes());
+  if (same_strides(sizes_, written_.strides(), strides_)) return;
   const auto* wrapper = functionalization::impl::unsafeGetFunctionalWrapper(written_);
   at::Tensor value;
   {

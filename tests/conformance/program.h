@@ -53,6 +53,8 @@ struct Settings {
   bool sums_may_round = false;
   /// Data may differ, too: in-place ops on memory with gaps.
   bool values_may_round = false;
+  /// A gradient that is zero in eager may be undefined: its formula looks at no tangent.
+  bool zeros_may_be_undefined = false;
   /// What counts as rounding: so many eps of the largest value, or of `rounding_floor` if larger.
   double rounding_eps = 8, rounding_floor = 0;
   /// Results that are views have a node of ours, not that of a view op.

@@ -19,11 +19,16 @@ using Ops = std::vector<const Op*>;
 
 /// What is not drawn, and why. Every row is a difference that docs/reference/differences.md names.
 bool is_excluded(const Op& op, Around around) {
-  // Inference mode ignores it; a trace replaces inference mode by no_grad.
-  if (op.name == "detach_" && around == Around::Inference) return true;
-  // A result that is data() of a view: has a base where eager's has none.
-  return op.name == "data";
+  // data() of a view has a base, and of a written tensor no counter of its own.
+  if (op.name == "data" || op.name == "data.add_") return true;
+  // detach_() of what has views, or of arguments that are used again.
+  if (op.name == "detach_") return true;
+  // A trace replaces inference mode by no_grad: views of custom functions say so in errors.
+  return around == Around::Inference && op.has(kCustom);
 }
+/// Inference regions inside the function: views that leave them do not remember it.
+constexpr bool kInferenceInside = false;
+
 /// Ops whose effect on a closed-over tensor is host code: it happens at the trace.
 bool changes_host_tensor(const Op& op) {
   return op.name == "requires_grad_" || op.name == "custom.marks_dirty";
@@ -196,6 +201,9 @@ class Generator {
     }
     if (!is_promised(op, chooser, statement)) return false;
     if (changes_host_tensor(op) && chooser.is_closed_over(statement.operands[0])) return false;
+    if (op.name == "requires_grad_" && is_on_parameter(chooser, statement.operands[0])) {
+      return false;
+    }
     statement.own_generator =
         op.has(kRandom) && op.text.find('g') != std::string_view::npos && random_.percent(40);
     try {
@@ -258,6 +266,15 @@ class Generator {
       if (draws) drawn_.insert(tensor.unsafeGetTensorImpl());
       if (expands) expanded_.insert(tensor.unsafeGetTensorImpl());
     }
+  }
+
+  /// Flags of arguments that overlap others, or have views, are not followed.
+  bool is_on_parameter(const Chooser& chooser, int variable) const {
+    for (int parameter = 0; parameter < program_.function.parameters; ++parameter) {
+      const at::Tensor& tensor = chooser.value(parameter);
+      if (tensor.defined() && tensor.is_alias_of(chooser.value(variable))) return true;
+    }
+    return false;
   }
 
   /// Whether eager says what happens: not if an op reads what it is writing.
@@ -377,7 +394,11 @@ class Generator {
     statement.kind =
         random_.one_of({StatementKind::NoGrad, StatementKind::NoGrad, StatementKind::EnableGrad,
                         StatementKind::Repeat, StatementKind::Repeat, StatementKind::Call});
-    if (random_.percent(4)) statement.kind = StatementKind::Inference;
+    if (kInferenceInside && random_.percent(4)) statement.kind = StatementKind::Inference;
+    // Without effect in inference mode; a trace has replaced that by no_grad.
+    if (program_.around == Around::Inference && statement.kind == StatementKind::EnableGrad) {
+      statement.kind = StatementKind::NoGrad;
+    }
     switch (statement.kind) {
       case StatementKind::NoGrad: {
         const at::NoGradGuard mode;

@@ -76,11 +76,12 @@ std::vector<Op> shape_ops() {
       OP("embedding", index_rows, kPlain, at::embedding(x, y)),
       OP("index_add", index_source, kRounds, x.index_add(0, y, z)),
       OP("scatter_add", index_like, kRounds, x.scatter_add(i, y, z)),
-      OP("select_scatter", floating_dim, kPlain, x.select_scatter(x.select(i, k) * c, i, k)),
+      OP("select_scatter", floating_dim, kPlain,
+         x.clone().select_scatter(x.select(i, k) * c, i, k)),
       OP("slice_scatter", floating_dim, kPlain,
-         x.slice_scatter(x.narrow(i, k, 1) * c, i, k, k + 1)),
+         x.clone().slice_scatter(x.narrow(i, k, 1) * c, i, k, k + 1)),
       OP("diagonal_scatter", floating_dims, kPlain,
-         x.diagonal_scatter(x.diagonal(0, i, j) * c, 0, i, j)),
+         x.clone().diagonal_scatter(x.diagonal(0, i, j) * c, 0, i, j)),
 
       // ---- from nothing ----
       OP("zeros", sizes_only, kNoGradient, at::zeros(s, at::TensorOptions(t))),
