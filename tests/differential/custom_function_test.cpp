@@ -53,7 +53,7 @@ struct OwnMemory : torch::autograd::Function<OwnMemory> {
 /// Each run makes it anew.
 Options closing_over(const at::Tensor& w) {
   Options options;
-  options.closes_over = {&w};
+  options.closes_over.push_back(&w);
   return options;
 }
 
