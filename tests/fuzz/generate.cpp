@@ -78,7 +78,8 @@ struct Wild {};
 class Generator {
  public:
   Generator(Random& random, bool second_order) : random_(random) {
-    program_.second_order = second_order && random.percent(50);
+    const bool drawn = random.percent(50);  // the same programs, with or without
+    program_.second_order = second_order && drawn;
   }
 
   ProgramSpec make(uint64_t seed) {
@@ -201,7 +202,9 @@ class Generator {
     }
     if (!is_promised(op, chooser, statement)) return false;
     if (changes_host_tensor(op) && chooser.is_closed_over(statement.operands[0])) return false;
-    if (op.name == "requires_grad_" && is_on_parameter(chooser, statement.operands[0])) {
+    if (op.name == "requires_grad_" && has_relatives(chooser, statement.operands[0])) return false;
+    // What a custom function returns of a leaf made inside has another base.
+    if (op.name.starts_with("custom.returns") && chooser.value(statement.operands[0]).is_leaf()) {
       return false;
     }
     statement.own_generator =
@@ -268,11 +271,15 @@ class Generator {
     }
   }
 
-  /// Flags of arguments that overlap others, or have views, are not followed.
-  bool is_on_parameter(const Chooser& chooser, int variable) const {
-    for (int parameter = 0; parameter < program_.function.parameters; ++parameter) {
-      const at::Tensor& tensor = chooser.value(parameter);
-      if (tensor.defined() && tensor.is_alias_of(chooser.value(variable))) return true;
+  /// Flags of arguments, and of tensors that have views, are not followed.
+  bool has_relatives(const Chooser& chooser, int variable) const {
+    const at::Tensor& tensor = chooser.value(variable);
+    for (size_t index = 0; index < chooser.live.size(); ++index) {
+      const at::Tensor& other = chooser.live[index];
+      if (!other.defined() || !other.is_alias_of(tensor)) continue;
+      if (index < static_cast<size_t>(program_.function.parameters) || !other.is_same(tensor)) {
+        return true;
+      }
     }
     return false;
   }
