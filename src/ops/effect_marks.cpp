@@ -43,6 +43,13 @@ bool returns_view(const c10::FunctionSchema& schema) {
   return false;
 }
 
+/// Ops of libtorch that a trace never records as they are: made of others, or writing arguments.
+bool is_rewritten(const c10::OperatorHandle& op) {
+  if (!op.operator_name().name.starts_with("aten::")) return false;
+  return op.schema().is_mutable() ||
+         op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+}
+
 std::string in_graph_text(std::string name) {
   if (size_t colons = name.find("::"); colons != std::string::npos) name.replace(colons, 2, ".");
   return name;
@@ -51,7 +58,7 @@ std::string in_graph_text(std::string name) {
 }  // namespace
 
 void mark_effectful(const std::string& name) {
-  const std::vector<c10::OperatorHandle> ops = overloads(name);
+  std::vector<c10::OperatorHandle> ops = overloads(name);
   if (ops.empty()) {
     const std::string near = ir::near_ops(in_graph_text(name));
     TANDEM_REQUIRE(
@@ -66,6 +73,10 @@ void mark_effectful(const std::string& name) {
                    "needed\n  schema: ",
                    op.schema(), "\n  remedy: give the effect to an op that returns new tensors");
   }
+  std::erase_if(ops, is_rewritten);
+  TANDEM_REQUIRE(!ops.empty(), "options", "mark_effectful: ", name,
+                 " is an op of libtorch that is recorded as other ops",
+                 "\n  remedy: put the effect into an op of your own");
   Marks& known = marks();
   std::unique_lock lock(known.mutex);
   for (const c10::OperatorHandle& op : ops) {

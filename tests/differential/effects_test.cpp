@@ -350,6 +350,15 @@ TEST_F(Effects, ViewsCannotBeMarked) {
             "  remedy: give the effect to an op that returns new tensors");
 }
 
+TEST_F(Effects, OpsThatAreRecordedAsOthersCannotBeMarked) {
+  for (const char* name : {"aten::add_", "aten::linear"}) {
+    EXPECT_EQ(error_text<UserError>([&] { tandem::mark_effectful(name); }),
+              "options: mark_effectful: " + std::string(name) +
+                  " is an op of libtorch that is recorded as other ops\n"
+                  "  remedy: put the effect into an op of your own");
+  }
+}
+
 TEST_F(Effects, MarkingInsideATraceIsAnError) {
   const auto compiled = tandem::compile([](const at::Tensor& x) {
     tandem::mark_effectful("logging::fill");
