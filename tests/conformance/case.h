@@ -22,6 +22,7 @@ enum class Feature {
   CustomFunctions,
   Streams,
   SymbolicShapes,
+  MinCut,
   CommonSubexpressions,
   Checkpoint,
   Budgets,
