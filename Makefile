@@ -10,11 +10,12 @@ JOBS ?= $(shell nproc)
 # Passed even if empty, so that leaving TORCH_DIR away goes back to .venv.
 CONFIGURE = cmake -DTORCH_DIR=$(TORCH_DIR) --preset
 
-.PHONY: help setup configure build test demo bench bench-quick format lint docs test-all clean
+.PHONY: help setup configure build test fuzz demo bench bench-quick format lint docs test-all clean
 
 help:
 	@echo "make demo       build the release library and run the demonstration; results in demo-out/"
 	@echo "make test       build for development and run all tests"
+	@echo "make fuzz N=    N random programs against eager (100000); resumes, sums in fuzz.ledger, failures in fuzz-failures/"
 	@echo "make bench      run the benchmarks, some ten minutes; JSON and a table in build/release/bench/"
 	@echo "make bench-quick  the same in two minutes, for orientation; in build/release/bench-quick/"
 	@echo "make format     format all sources"
@@ -35,6 +36,13 @@ build: configure
 test: build
 	@python3 scripts/check_layers.py
 	@ctest --preset dev -j $(JOBS)
+
+# Programs that are done, and the sums over all runs, are in the ledger: remove it to begin again.
+N ?= 100000
+LEDGER ?= fuzz.ledger
+fuzz: configure
+	@cmake --build --preset dev -t tandem_fuzz
+	@build/dev/bin/tandem_fuzz --count $(N) --jobs $(JOBS) --ledger $(LEDGER) --coverage
 
 demo: setup
 	@$(CONFIGURE) release >/dev/null

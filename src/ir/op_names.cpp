@@ -1,5 +1,7 @@
 #include "ir/op_names.h"
 
+#include "ir/functional_form.h"
+
 #include <algorithm>
 #include <vector>
 
@@ -68,7 +70,8 @@ std::string op_text(const c10::OperatorHandle& op) { return name_text(op.operato
 std::optional<c10::OperatorHandle> find_op(std::string_view text) {
   auto name = split(text);
   if (!name) return std::nullopt;
-  return c10::Dispatcher::singleton().findSchema(*name);
+  if (auto op = c10::Dispatcher::singleton().findSchema(*name)) return op;
+  return form_called(*name);
 }
 
 std::string near_ops(std::string_view text) {

@@ -12,6 +12,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <deque>
 #include <unordered_map>
 
 namespace tandem::joint {
@@ -59,13 +60,14 @@ std::vector<at::Tensor> gradients_of(tracing::Trace& trace, const std::vector<In
   recording.set_phase(ir::Phase::Backward);
   const at::Tensor& loss = trace.results().tensors[static_cast<size_t>(loss_output)];
   Differentiation task;
+  std::deque<Cut> cuts;
   task.roots.push_back(torch::autograd::impl::gradient_edge(loss));
   task.tangents.push_back(at::ones_like(loss.detach()));
   for (const Input& input : inputs) {
     if (!input.stand_in || !wants_gradient(*input.stand_in)) continue;
     task.wanted.push_back(input.stand_in->edge);
     // Inputs of a graph are independent of each other: a view does not lead to its base.
-    if (is_view_member(trace, *input.stand_in)) Cut(input.stand_in->edge).close();
+    if (is_view_member(trace, *input.stand_in)) cuts.emplace_back(input.stand_in->edge).close();
   }
   const size_t inputs_before = trace.stand_ins().size();
   const Gradients found = differentiate(recording, task);

@@ -15,6 +15,9 @@ namespace tandem::joint {
 class Cut {
  public:
   explicit Cut(const torch::autograd::Edge& edge);
+  ~Cut() { open(); }
+  Cut(const Cut&) = delete;
+  Cut& operator=(const Cut&) = delete;
   void close() const { *closed_ = true; }
   void open() const { *closed_ = false; }
 

@@ -9,6 +9,8 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 
+#include <optional>
+
 namespace tandem::joint {
 namespace {
 
@@ -31,14 +33,17 @@ class WithoutAutocast {
   tracing::ThreadSwitches before_;
 };
 
-std::vector<at::Tensor> run_engine(tracing::Recording& recording, const Differentiation& task) {
+std::vector<at::Tensor> run_engine(tracing::Recording& recording, const Differentiation& task,
+                                   bool with_history = false) {
   recording.lines().set_outermost(__builtin_frame_address(0));
-  const WithoutAutocast without_autocast;
+  // With a history they are results of a call of their own, made in the state of the backward.
+  std::optional<WithoutAutocast> without_autocast;
+  if (!with_history) without_autocast.emplace();
   // The graph is kept: a retry after an error walks it again.
   std::vector<at::Tensor> gradients =
       autograd::Engine::get_default_engine().execute(task.roots, task.tangents,
                                                      /*keep_graph=*/true,
-                                                     /*create_graph=*/false,
+                                                     /*create_graph=*/with_history,
                                                      /*accumulate_grad=*/false, task.wanted);
   for (at::Tensor& gradient : gradients) {
     // A custom backward may return memory that it made with torch::empty and filled.
@@ -63,6 +68,7 @@ Gradients differentiate(tracing::Recording& recording, const Differentiation& ta
   const ir::NodeId mark = recording.graph().last_node();
   try {
     gradients.values = run_engine(recording, task);
+    gradients.effects = reached_effects(recording, mark, task.roots);
     return gradients;
   } catch (const Error&) {
     throw;  // our own refusals are not eager's
@@ -84,7 +90,35 @@ Gradients differentiate(tracing::Recording& recording, const Differentiation& ta
     recording.rewind(mark);
   }
   if (!good.roots.empty()) gradients.values = run_engine(recording, good);
+  gradients.effects = reached_effects(recording, mark, task.roots);
   return gradients;
+}
+
+std::vector<at::Tensor> differentiate_with_history(tracing::Recording& recording,
+                                                   const Differentiation& task) {
+  if (task.roots.empty() || task.wanted.empty()) return {task.wanted.size(), at::Tensor()};
+  return run_engine(recording, task, /*with_history=*/true);
+}
+
+void drop_independent(const ir::Graph& graph, std::span<const ir::ValueId> tangents,
+                      std::vector<ir::ValueId>& gradients) {
+  std::vector<bool> depends(graph.value_limit());
+  for (ir::ValueId tangent : tangents) depends[static_cast<size_t>(tangent)] = true;
+  graph.for_each_node([&](const ir::Node& node) {
+    bool any = false;
+    for (const ir::Operand& operand : node.operands()) {
+      operand.for_each_value([&](ir::ValueId id) {
+        any = any || (id != ir::kNoValue && depends[static_cast<size_t>(id)]);
+      });
+    }
+    for (ir::ValueId id : node.results()) {
+      if (id != ir::kNoValue) depends[static_cast<size_t>(id)] = any;
+    }
+  });
+  for (ir::ValueId& gradient : gradients) {
+    if (gradient != ir::kNoValue && !depends[static_cast<size_t>(gradient)])
+      gradient = ir::kNoValue;
+  }
 }
 
 void check_nothing_lifted(const tracing::Trace& trace, size_t inputs_before) {

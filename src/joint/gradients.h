@@ -1,5 +1,6 @@
 #pragma once
 
+#include "joint/backward_effects.h"
 #include "tracing/recording.h"
 #include "tracing/stand_in.h"
 #include "tracing/trace.h"
@@ -7,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/edge.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,12 +29,23 @@ struct Differentiation {
 struct Gradients {
   std::vector<at::Tensor> values;   // one per wanted edge; undefined where nothing flows
   std::vector<std::string> raises;  // one per tangent: what eager's backward would throw, or empty
+  std::vector<Reached> effects;     // draws and effects, in order
 };
 
 /// Runs the engine into the recording. Eager raises in backward, not in the call, when a saved
 /// tensor was overwritten: a tangent that raises is marked, the others are differentiated without
 /// it.
 Gradients differentiate(tracing::Recording& recording, const Differentiation& task);
+
+/// The same with a history of their own, for what differentiates them again. What eager's backward
+/// would throw passes through.
+std::vector<at::Tensor> differentiate_with_history(tracing::Recording& recording,
+                                                   const Differentiation& task);
+
+/// Takes out gradients that depend on none of the tangents: a custom function's node turns the
+/// missing gradient behind a closed cut into zeros.
+void drop_independent(const ir::Graph& graph, std::span<const ir::ValueId> tangents,
+                      std::vector<ir::ValueId>& gradients);
 
 /// An UnsupportedError if differentiating brought in a tensor that the forward never used:
 /// `inputs_before` counts the stand-ins of the forward.

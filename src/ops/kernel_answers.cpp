@@ -108,15 +108,19 @@ class KeepGenerator {
   at::Tensor state_;
 };
 
-[[noreturn]] void refuse(const MetaCall& call, const std::string& why) {
+[[noreturn]] void refuse(const MetaCall& call, const std::string& why,
+                         const char* remedy = "call it outside the compiled function") {
   TANDEM_UNSUPPORTED("trace", ir::op_text(call.op), " has no metadata rule, and ", why,
-                     "\n  operands: ", operand_types(call),
-                     "\n  remedy:   call it outside the compiled function");
+                     "\n  operands: ", operand_types(call), "\n  remedy:   ", remedy);
 }
 
 }  // namespace
 
 std::optional<std::vector<MetaResult>> ask_meta_kernel(const MetaCall& call) {
+  const OpInfo& facts = info(call.op);
+  if (facts.has_effect && call.op.schema().returns().empty()) return std::vector<MetaResult>{};
+  // Any other kernel that answers for Meta is the one that has the effect.
+  if (facts.marked && !call.op.hasKernelForDispatchKey(c10::DispatchKey::Meta)) return std::nullopt;
   const auto& arguments = call.op.schema().arguments();
   torch::jit::Stack stack;
   stack.reserve(call.args.size());
@@ -142,7 +146,11 @@ std::optional<std::vector<MetaResult>> ask_meta_kernel(const MetaCall& call) {
 std::vector<MetaResult> ask_kernel_on_zeros(const MetaCall& call) {
   const OpInfo& facts = info(call.op);
   const OpRow* row = find_row(call.op);
-  if (facts.has_effect || facts.writes_arguments) refuse(call, "it is not a pure function");
+  if (facts.has_effect || facts.writes_arguments) {
+    refuse(call, "it is not a pure function that could be tried on zeros",
+           "register a Meta kernel for it (TORCH_LIBRARY_IMPL), or call it outside the compiled "
+           "function");
+  }
   if (row && (row->facts & Fact::NeverOnZeros)) {
     refuse(call, "what its kernel does with zeros says nothing about other data");
   }

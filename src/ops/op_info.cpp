@@ -1,3 +1,5 @@
+#include "ir/functional_form.h"
+#include "ops/effect_marks.h"
 #include "ops/op_row.h"
 #include "ops/op_table.h"
 
@@ -28,7 +30,10 @@ OpInfo make_info(const c10::OperatorHandle& op) {
   info.is_view = info.is_view || info.aliases_undeclared;
   info.hidden_writes = facts & Fact::HiddenWrite;
   // An op without results is called for what else it does.
-  info.has_effect = (facts & Fact::Effect) || (schema.returns().empty() && !info.writes_arguments);
+  const ir::FunctionalForm* form = ir::find_form(op);
+  info.marked = is_marked_effectful(form ? form->original.operator_name() : op.operator_name());
+  info.has_effect =
+      info.marked || (facts & Fact::Effect) || (schema.returns().empty() && !info.writes_arguments);
   info.random = op.hasTag(at::Tag::nondeterministic_seeded);
   if (row && !row->draw_switch.empty()) {
     info.draw_switch = schema.argumentIndexWithName(std::string(row->draw_switch)).value_or(-1);
@@ -61,19 +66,18 @@ class PerOverload {
   template <class Make>
   const T& get(const c10::OperatorHandle& op, Make&& make) {
     const void* key = &op.schema();
+    const uint64_t marks = effect_marks();
     {
       std::shared_lock lock(mutex_);
-      if (auto found = values_.find(key);
-          found != values_.end() && found->second->name == op.operator_name()) {
+      if (auto found = values_.find(key); found != values_.end() && found->second->is_of(op, marks))
         return found->second->value;
-      }
     }
-    auto made = std::make_unique<Named>(Named{op.operator_name(), make(op)});
+    auto made = std::make_unique<Named>(Named{op.operator_name(), marks, make(op)});
     std::unique_lock lock(mutex_);
     std::unique_ptr<Named>& slot = values_[key];
-    if (!slot || !(slot->name == op.operator_name())) {
-      // The schema of an op that was unregistered may have left its address to another one. What
-      // was handed out for it stays valid.
+    if (!slot || !slot->is_of(op, marks)) {
+      // The schema of an op that was unregistered may have left its address to another one, and
+      // ops are marked as effectful. What was handed out before stays valid.
       if (slot) retired_.push_back(std::move(slot));
       slot = std::move(made);
     }
@@ -83,7 +87,11 @@ class PerOverload {
  private:
   struct Named {
     c10::OperatorName name;
+    uint64_t marks;
     T value;
+    bool is_of(const c10::OperatorHandle& op, uint64_t now) const {
+      return marks == now && name == op.operator_name();
+    }
   };
   std::shared_mutex mutex_;
   std::unordered_map<const void*, std::unique_ptr<Named>> values_;
@@ -146,6 +154,7 @@ const OpInfo& info(const c10::OperatorHandle& op) {
   // Passes ask for the same few ops again and again: a small table per thread spares them the lock.
   struct Slot {
     const void* schema = nullptr;
+    uint64_t marks = 0;
     std::string name, overload;
     const OpInfo* info = nullptr;
   };
@@ -153,8 +162,10 @@ const OpInfo& info(const c10::OperatorHandle& op) {
   const void* schema = &op.schema();
   const c10::OperatorName& name = op.operator_name();
   Slot& slot = recent[(reinterpret_cast<uintptr_t>(schema) >> 6) % recent.size()];
-  if (slot.schema != schema || slot.name != name.name || slot.overload != name.overload_name) {
-    slot = {schema, name.name, name.overload_name, &infos->get(op, make_info)};
+  const uint64_t marks = effect_marks();
+  if (slot.schema != schema || slot.marks != marks || slot.name != name.name ||
+      slot.overload != name.overload_name) {
+    slot = {schema, marks, name.name, name.overload_name, &infos->get(op, make_info)};
   }
   return *slot.info;
 }

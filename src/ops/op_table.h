@@ -42,6 +42,7 @@ struct OpInfo {
   bool random = false;            // may draw from a generator
   int draw_switch = -1;           // index of the argument that, zero or false, means: draws nothing
   bool has_effect = false;  // must be kept, in order and number, though nobody reads its results
+  bool marked = false;      // by mark_effectful: recorded as one call, never looked into
   bool data_dependent_shape = false;
   bool reads_data = false;  // returns a C++ value computed from data: item, equal
   CostClass cost = CostClass::Other;
@@ -52,6 +53,8 @@ struct OpInfo {
 
   /// May be dropped when nobody reads its results (design ruling: draws and effects may not).
   bool removable() const { return !random && !has_effect && !writes_arguments && !hidden_writes; }
+  /// Happens as often as eager does it, and in eager's order.
+  bool must_happen() const { return random || has_effect; }
   /// Two calls with equal operands give equal results.
   bool mergeable() const { return removable() && !data_dependent_shape; }
 };

@@ -1,6 +1,7 @@
 #include "partition/drop_tangents.h"
 
 #include "base/error.h"
+#include "ops/op_table.h"
 #include "passes/remove_dead_nodes.h"
 #include "tandem/ir/type.h"
 
@@ -51,8 +52,10 @@ bool is_add(const ir::Node& node) {
 
 class Specialiser {
  public:
-  Specialiser(ir::Graph graph, const std::vector<bool>& defined)
+  Specialiser(ir::Graph graph, const std::vector<bool>& defined,
+              const std::vector<ir::EffectFacts>& effects)
       : graph_(std::move(graph)), dependence_(graph_.value_limit(), Dependence::None) {
+    find_unreached(defined, effects);
     for (ir::ValueId input : graph_.inputs()) {
       const ir::Descriptor& role = graph_.input_role(input);
       if (role.role != ir::Role::Tangent) continue;
@@ -74,12 +77,48 @@ class Specialiser {
     // Nodes that compute zeros are gone now, but for draws and effects, which must still happen.
     zeros_.clear();
     graph_.for_each_node([&](ir::Node& node) { write_out_zeros(node); });
-    passes::remove_dead_nodes(graph_);
+    do {
+      passes::remove_dead_nodes(graph_);
+    } while (drop_unreached());
     ir::verify(graph_, "partition");
     return std::move(graph_);
   }
 
  private:
+  /// Draws and effects where eager's backward does not come along.
+  void find_unreached(const std::vector<bool>& defined,
+                      const std::vector<ir::EffectFacts>& effects) {
+    if (effects.empty()) return;
+    size_t next = 0;
+    graph_.for_each_node([&](const ir::Node& node) {
+      if (node.kind() != ir::NodeKind::Op || !ops::info(node.op()).must_happen()) return;
+      TANDEM_CHECK(next < effects.size(), "partition", "the backward has more than ",
+                   effects.size(), " draws and effects");
+      const std::vector<bool>& tangents = effects[next++].tangents;
+      bool reached = false;
+      for (size_t i = 0; i < tangents.size(); ++i) reached = reached || (tangents[i] && defined[i]);
+      if (!reached) unreached_.push_back(node.id());
+    });
+    TANDEM_CHECK(next == effects.size(), "partition", "the backward has ", next,
+                 " draws and effects, recorded were ", effects.size());
+  }
+
+  /// From the last to the first: a later one may read an earlier one.
+  bool drop_unreached() {
+    bool any = false;
+    for (size_t i = unreached_.size(); i-- > 0;) {
+      ir::Node& node = graph_.node(unreached_[i]);
+      if (node.erased() || std::ranges::any_of(node.results(), [&](ir::ValueId id) {
+            return id != ir::kNoValue && graph_.value(id).has_users();
+          })) {
+        continue;
+      }
+      graph_.erase(node);
+      any = true;
+    }
+    return any;
+  }
+
   Dependence of(ir::ValueId id) const {
     const auto at = static_cast<size_t>(id);
     return at < dependence_.size() ? dependence_[at] : Dependence::None;
@@ -97,9 +136,13 @@ class Specialiser {
         any_zero = any_zero || of(id) == Dependence::Zero;
       });
     }
+    const bool unreached = std::ranges::find(unreached_, node.id()) != unreached_.end();
     for (ir::ValueId id : node.results()) {
       if (id == ir::kNoValue) continue;
-      if (any_defined) {
+      if (unreached) {
+        // Part of a formula that eager does not run: no gradient comes out of it.
+        set(id, is_floating(graph_.value(id)) ? Dependence::Zero : Dependence::Silent);
+      } else if (any_defined) {
         set(id, Dependence::Defined);
       } else if (any_silent || any_zero) {
         const bool zero = !any_silent && !ignores_data(node) && is_floating(graph_.value(id));
@@ -121,8 +164,13 @@ class Specialiser {
     if (alpha == nullptr || !(*alpha == ir::Size(1))) return;
     const ir::ValueId left = *node.operands()[0].get_if<ir::ValueId>();
     const ir::ValueId right = *node.operands()[1].get_if<ir::ValueId>();
-    if (of(left) != Dependence::Zero && of(right) != Dependence::Zero) return;
-    const ir::ValueId rest = of(left) == Dependence::Zero ? right : left;
+    // The sum is defined, so at most one of them is not. Nothing of a formula that compares its
+    // gradient may be left either: it would read saved values that eager does not look at.
+    const auto is_left_out = [&](ir::ValueId id) {
+      return of(id) == Dependence::Zero || of(id) == Dependence::Silent;
+    };
+    if (!is_left_out(left) && !is_left_out(right)) return;
+    const ir::ValueId rest = is_left_out(left) ? right : left;
     if (!(graph_.value(rest).type() == graph_.value(node.results()[0]).type())) return;
     graph_.replace_all_uses(node.results()[0], rest);
     graph_.erase(node);
@@ -202,12 +250,14 @@ class Specialiser {
   ir::Graph graph_;
   std::vector<Dependence> dependence_;  // by value of the graph that came in
   std::vector<std::pair<ir::TypePtr, ir::ValueId>> zeros_;
+  std::vector<ir::NodeId> unreached_;
 };
 
 }  // namespace
 
-ir::Graph drop_tangents(const ir::Graph& backward, const std::vector<bool>& defined) {
-  return Specialiser(backward, defined).run();
+ir::Graph drop_tangents(const ir::Graph& backward, const std::vector<bool>& defined,
+                        const std::vector<ir::EffectFacts>& effects) {
+  return Specialiser(backward, defined, effects).run();
 }
 
 }  // namespace tandem::partition

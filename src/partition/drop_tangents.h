@@ -1,6 +1,7 @@
 #pragma once
 
 #include "tandem/ir/graph.h"
+#include "tandem/ir/signature.h"
 
 #include <vector>
 
@@ -12,7 +13,9 @@ namespace tandem::partition {
 /// The backward is linear in its tangents, so what depends on undefined ones only is zero: it is
 /// dropped from sums, written out as zeros where another op needs it, and a gradient that depends
 /// on no defined tangent becomes `none`, as in eager. Undefined tangents stay inputs that nobody
-/// reads, so no position moves.
-ir::Graph drop_tangents(const ir::Graph& backward, const std::vector<bool>& defined);
+/// reads, so no position moves. `effects`, those of the signature, say which draws and effects
+/// eager's backward gets to; without them all stay.
+ir::Graph drop_tangents(const ir::Graph& backward, const std::vector<bool>& defined,
+                        const std::vector<ir::EffectFacts>& effects = {});
 
 }  // namespace tandem::partition

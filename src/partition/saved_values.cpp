@@ -109,7 +109,8 @@ bool is_repeatable(const ir::Node& node) {
   if (node.kind() == ir::NodeKind::Constant) return true;
   if (node.kind() != ir::NodeKind::Op) return false;
   const ops::OpInfo& info = ops::info(node.op());
-  if (!info.is_view || info.aliases_undeclared || node.operands().empty()) return false;
+  if (!info.is_view || info.aliases_undeclared || info.must_happen()) return false;
+  if (node.operands().empty()) return false;
   const auto* source = node.operands()[0].get_if<ir::ValueId>();
   if (source == nullptr || *source == ir::kNoValue) return false;
   int64_t mentions = 0;

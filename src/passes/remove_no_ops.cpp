@@ -1,5 +1,6 @@
 #include "passes/remove_no_ops.h"
 
+#include "ops/op_table.h"
 #include "tandem/ir/graph.h"
 
 #include <algorithm>
@@ -18,6 +19,7 @@ constexpr std::array<std::string_view, 6> kIdentities = {
 
 bool is_identity(const ir::Graph& graph, const ir::Node& node) {
   if (node.kind() != ir::NodeKind::Op || node.results().size() != 1) return false;
+  if (ops::info(node.op()).marked) return false;
   if (std::ranges::find(kIdentities, node.op().operator_name().name) == kIdentities.end())
     return false;
   const auto* source = node.operands()[0].get_if<ir::ValueId>();

@@ -1,6 +1,7 @@
 #include "tandem/annotations.h"
 
 #include "base/error.h"
+#include "ops/effect_marks.h"
 #include "tandem/checkpoint.h"
 #include "tracing/trace.h"
 
@@ -19,9 +20,10 @@ void mark_static(const at::Tensor&, int64_t dim) {
 }
 
 void mark_effectful(const std::string& name) {
-  TANDEM_UNSUPPORTED(
-      "options", "mark_effectful of ", name, " is not built yet",
-      "\n  instead: ops that write an argument or draw random numbers are kept in order");
+  TANDEM_REQUIRE(!tracing::is_tracing(), "options", "mark_effectful of ", name,
+                 " is called inside a function that is being traced",
+                 "\n  remedy: mark the op before the first call of the compiled function");
+  ops::mark_effectful(name);
 }
 
 void set_metadata_rule(const std::string& name, MetadataRule) {

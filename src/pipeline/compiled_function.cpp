@@ -37,12 +37,12 @@ int64_t next_in_folder(const std::filesystem::path& dump_dir) {
 class Function final : public detail::CompiledFunction,
                        public std::enable_shared_from_this<Function> {
  public:
-  Function(detail::FlatFunction function, Options options)
-      : function_(std::move(function)), options_(std::move(options)) {}
+  Function(std::shared_ptr<const Program> program, Options options)
+      : program_(std::move(program)), options_(std::move(options)) {}
 
   detail::Flat call(const detail::Flat& arguments) override {
     // Inside another trace the function is simply part of it.
-    if (tracing::is_tracing()) return function_(arguments);
+    if (tracing::is_tracing()) return program_->function(arguments);
     const runtime::ThreadState thread = runtime::ThreadState::now();
     EntryPtr entry = find(thread, arguments);
     if (entry) {
@@ -69,7 +69,7 @@ class Function final : public detail::CompiledFunction,
     const runtime::ThreadState thread = runtime::ThreadState::now();
     const std::vector<EntryPtr> entries = snapshot();
     Explanation page;
-    page.argument_names = function_.tensor_names(arguments);
+    page.argument_names = program_->tensor_names(arguments);
     EntryPtr entry = find_in(entries, thread, arguments);
     if (entry) {
       const auto at = std::find(entries.begin(), entries.end(), entry) - entries.begin();
@@ -100,6 +100,7 @@ class Function final : public detail::CompiledFunction,
     stats.calls = stats.hits + other_calls_.load(std::memory_order_relaxed);
     stats.eager_calls = eager_calls_.load(std::memory_order_relaxed);
     stats.entries = static_cast<int64_t>(entries_.size());
+    stats.traces += program_->derived_traces->load(std::memory_order_relaxed);
     return stats;
   }
 
@@ -185,8 +186,9 @@ class Function final : public detail::CompiledFunction,
 
   detail::Flat call_eagerly(const detail::Flat& arguments) {
     const auto keep = shared_from_this();
+    TANDEM_CHECK(!program_->is_derived(), "call", "gradients with a history cannot run eagerly");
     eager_calls_.fetch_add(1, std::memory_order_relaxed);
-    return function_(arguments);
+    return program_->function(arguments);
   }
 
   /// What a call that no entry serves would do: the entry that it would make, or null.
@@ -211,7 +213,7 @@ class Function final : public detail::CompiledFunction,
     StageLog log("explain", {});
     count_trace();
     try {
-      EntryPtr entry = compile_entry(function_, arguments, options_, log, counts);
+      EntryPtr entry = compile_entry(program_, arguments, options_, log, counts);
       forecast =
           base::str("  compiles a new entry (", entries, entries == 1 ? " exists, " : " exist, ",
                     options_.max_entries, " allowed)\n", reason);
@@ -247,7 +249,7 @@ class Function final : public detail::CompiledFunction,
     if ((entry.count_call() + 1) % options_.verify_every != 0) return;
     const auto keep = shared_from_this();
     count_trace();
-    verify_entry(entry, function_, arguments, options_);
+    verify_entry(entry, *program_, arguments, options_);
   }
 
   /// Null: the call shall run eagerly. Threads that need the same entry wait for the first of them.
@@ -258,7 +260,7 @@ class Function final : public detail::CompiledFunction,
       if (auto error = compiles_.failure(thread, arguments)) return fail(error);
       CompileRegistry::Ticket ticket = compiles_.begin(
           thread, arguments,
-          runtime::Guards(thread, arguments, function_.tensor_names(arguments), options_));
+          runtime::Guards(thread, arguments, program_->tensor_names(arguments), options_));
       // The thread before us may have been quicker, whether we have waited for it or not.
       if (EntryPtr entry = find(thread, arguments)) return entry;
       if (!ticket || compiles_.failure(thread, arguments)) continue;
@@ -286,7 +288,7 @@ class Function final : public detail::CompiledFunction,
     CaptureCounts counts;
     std::exception_ptr error;
     try {
-      EntryPtr entry = compile_entry(function_, arguments, options_, log, counts);
+      EntryPtr entry = compile_entry(program_, arguments, options_, log, counts);
       keep(entry, reason, log, counts, generation);
       return entry;
     } catch (const Error&) {
@@ -372,7 +374,7 @@ class Function final : public detail::CompiledFunction,
     return nullptr;
   }
 
-  const detail::FlatFunction function_;
+  const std::shared_ptr<const Program> program_;
   const Options options_;
   const int64_t dump_number_ = next_in_folder(options_.dump_dir);
   CompileRegistry compiles_;         // never entered with mutex_ held
@@ -388,6 +390,12 @@ class Function final : public detail::CompiledFunction,
 };
 
 }  // namespace
+
+std::shared_ptr<detail::CompiledFunction> compile_gradients(std::shared_ptr<const Program> program,
+                                                            Options options) {
+  return std::make_shared<Function>(std::move(program), std::move(options));
+}
+
 }  // namespace tandem::pipeline
 
 namespace tandem::detail {
@@ -396,7 +404,8 @@ std::shared_ptr<CompiledFunction> CompiledFunction::create(FlatFunction function
   options = pipeline::apply_environment(std::move(options));
   pipeline::check_options(options);
   options.backend.resolve();  // an unknown name is an error here, not at the first call
-  return std::make_shared<pipeline::Function>(std::move(function), std::move(options));
+  return std::make_shared<pipeline::Function>(
+      std::make_shared<const pipeline::Program>(std::move(function)), std::move(options));
 }
 
 }  // namespace tandem::detail

@@ -84,8 +84,6 @@ void check_built(const Options& options) {
   require_default(!options.memory_budget, "memory_budget",
                   "leave it out; the partitioner decides what is saved");
   require_default(!options.peak_limit_bytes, "peak_limit_bytes", "leave it out; no limit is kept");
-  require_default(options.higher_order, "higher_order = false",
-                  "true, which keeps arguments alive until the backward");
   require_default(options.cache_dir.empty(), "cache_dir",
                   "leave it out; every process compiles for itself");
 }

@@ -2,14 +2,19 @@
 
 #include "base/error.h"
 #include "joint/build_joint.h"
+#include "ops/op_table.h"
 #include "partition/memory_owners.h"
 #include "partition/place_write_backs.h"
 #include "passes/registry.h"
+#include "passes/remove_dead_nodes.h"
+#include "runtime/gradient_call.h"
 #include "signature/read_signature.h"
 #include "tracing/trace.h"
+#include "tracing/with_autocast.h"
 
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <optional>
 
 namespace tandem::pipeline {
@@ -55,23 +60,91 @@ bool counts_from_storage_start(const Joint& joint) {
   return found;
 }
 
+/// Makes the functions that compute gradients of calls of an entry.
+runtime::GradientFunctions::Make derive(std::shared_ptr<const Program> program, Options options,
+                                        const tracing::ThreadSwitches& switches,
+                                        uint64_t fingerprint) {
+  // The user hears of what his own calls do.
+  options.on_event = nullptr;
+  options.verify_every = 0;
+  options.dump_dir.clear();
+  options.on_overflow = OnOverflow::error;
+  options.on_unsupported = OnUnsupported::error;
+  return [=, program = std::move(program), options = std::move(options)](
+             const runtime::EntryState& entry, size_t part, const std::vector<bool>& defined) {
+    auto derived = std::make_shared<Program>(*program);
+    if (!program->is_derived()) {
+      derived->switches = switches;
+      derived->fingerprint = fingerprint;
+    }
+    joint::Derivation step{.of = entry.signature(),
+                           .lifted = entry.lifted(),
+                           .arguments = entry.argument_count(),
+                           .part = part,
+                           .defined = defined,
+                           .replaced = {},
+                           .beyond = {},
+                           .roots = entry.plan().parts[part].tangents,
+                           .generators = entry.primals().generators};
+    for (size_t i : entry.primals().replaced) step.replaced.push_back(entry.lifted()[i]);
+    for (const auto& edge : runtime::edges_beyond(entry, part))
+      step.beyond.push_back(entry.signature().gradients[static_cast<size_t>(edge.position)]);
+    derived->derivations.push_back(std::move(step));
+    return compile_gradients(std::move(derived), options);
+  };
+}
+
+/// Effects that the calls before have had. What such an op returned cannot be had again.
+void drop_happened(ir::Graph& graph, ir::NodeId last) {
+  bool dropped = true;
+  while (dropped) {
+    dropped = false;
+    graph.for_each_node_reversed([&](ir::Node& node) {
+      if (node.id() > last || node.kind() != ir::NodeKind::Op) return;
+      const ops::OpInfo& info = ops::info(node.op());
+      const bool read = std::ranges::any_of(node.results(), [&](ir::ValueId id) {
+        return id != ir::kNoValue && graph.value(id).has_users();
+      });
+      if (read || !info.has_effect || info.random) return;
+      graph.erase(node);
+      dropped = true;
+    });
+    if (dropped) passes::remove_dead_nodes(graph);
+  }
+  graph.for_each_node([&](const ir::Node& node) {
+    if (node.id() > last || node.kind() != ir::NodeKind::Op || !ops::info(node.op()).has_effect)
+      return;
+    TANDEM_UNSUPPORTED("call", "backward with create_graph=true reads what ",
+                       node.op().operator_name().name,
+                       " returned, an op with effects, which must not happen twice",
+                       base::detail_line("at", ir::to_string(node.location())),
+                       "\n  remedy: call the op outside the compiled function");
+  });
+}
+
 }  // namespace
 
-Captured capture(const detail::FlatFunction& function, const detail::Flat& arguments,
-                 const Options& options, StageLog& log) {
-  const std::vector<std::string> names = function.tensor_names(arguments);
-  std::optional<tracing::Trace> trace(std::in_place, arguments, known_tensors(options), names);
-  log.time("trace", [&] { trace->run(function); });
+Captured capture(const Program& program, const detail::Flat& arguments, const Options& options,
+                 StageLog& log) {
+  const std::vector<std::string> names = program.tensor_names(arguments);
+  const std::vector<tracing::Replacement> replacements = program.replacements();
+  std::optional<tracing::Trace> trace;
   Captured captured;
+  const auto run = [&](tracing::Retrace retrace) {
+    trace.emplace(arguments, known_tensors(options), names, std::move(retrace), replacements);
+    log.time("trace", [&] { captured.run = run_program(program, *trace); });
+  };
+  run({});
   if (std::optional<tracing::Retrace> retrace = trace->retrace()) {
     // Stand-ins that were made apart cannot share a write any more.
     trace.reset();
-    trace.emplace(arguments, known_tensors(options), names, *std::move(retrace));
-    log.time("trace", [&] { trace->run(function); });
+    run(*std::move(retrace));
     ++captured.counts.traces;
   }
+  const auto effects =
+      program.is_derived() ? signature::Effects::Dropped : signature::Effects::Kept;
   signature::Reading reading =
-      log.time("signature", [&] { return signature::read_signature(*trace); });
+      log.time("signature", [&] { return signature::read_signature(*trace, effects); });
   captured.joint = log.time(
       "joint", [&] { return joint::build_joint(*trace, std::move(reading), "function.joint"); });
   partition::note_inputs_read(captured.joint);
@@ -109,23 +182,32 @@ Split cut(const Joint& joint, const Options& options, StageLog& log) {
   return split;
 }
 
-std::shared_ptr<const runtime::EntryState> compile_entry(const detail::FlatFunction& function,
-                                                         const detail::Flat& arguments,
-                                                         const Options& options, StageLog& log,
-                                                         CaptureCounts& counts) {
-  runtime::Guards guards(runtime::ThreadState::now(), arguments, function.tensor_names(arguments),
+std::shared_ptr<const runtime::EntryState> compile_entry(
+    const std::shared_ptr<const Program>& program, const detail::Flat& arguments,
+    const Options& options, StageLog& log, CaptureCounts& counts) {
+  runtime::Guards guards(runtime::ThreadState::now(), arguments, program->tensor_names(arguments),
                          options);
-  Captured captured = capture(function, arguments, options, log);
+  const tracing::ThreadSwitches switches = tracing::ThreadSwitches::now();
+  Captured captured = capture(*program, arguments, options, log);
   counts = captured.counts;
+  if (program->is_derived()) *program->derived_traces += counts.traces;
   run_passes(captured.joint.graph, log);
+  if (program->is_derived()) drop_happened(captured.joint.graph, captured.run.happened);
   Split split = cut(captured.joint, options, log);
   guards.add_trace(captured.joint.lifted, split.signature, arguments);
   if (counts_from_storage_start(captured.joint)) guards.add_storage_offsets(arguments);
+  runtime::Higher higher;
+  if (options.higher_order && split.signature.training) {
+    higher.make = derive(program, options, switches, captured.run.fingerprint);
+    higher.argument_count = arguments.tensors.size();
+    higher.argument_constants.assign(arguments.constants.begin(), arguments.constants.end());
+  }
   auto entry = log.time("lower", [&] {
-    return std::make_shared<const runtime::EntryState>(std::move(captured.joint), std::move(split),
-                                                       options.backend.resolve(), std::move(guards),
-                                                       std::move(captured.result_constants));
+    return std::make_shared<const runtime::EntryState>(
+        std::move(captured.joint), std::move(split), options.backend.resolve(), std::move(guards),
+        std::move(captured.result_constants), std::move(higher));
   });
+  if (entry->signature().training) entry->backward().set_with_autocast(tracing::with_autocast);
   log.finish();
   return entry;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "pipeline/program.h"
 #include "pipeline/stage_log.h"
 #include "runtime/entry_state.h"
 #include "tandem/function.h"
@@ -20,12 +21,13 @@ struct Captured {
   Joint joint;
   std::vector<detail::Constant> result_constants;
   CaptureCounts counts;
+  ProgramRun run;
 };
 
 /// trace, signature, joint: runs the user's function once; twice if only the first run could tell
 /// which inputs belong together (tracing::Retrace).
-Captured capture(const detail::FlatFunction& function, const detail::Flat& arguments,
-                 const Options& options, StageLog& log);
+Captured capture(const Program& program, const detail::Flat& arguments, const Options& options,
+                 StageLog& log);
 
 /// The clean-up of a joint graph before it is cut.
 void run_passes(ir::Graph& graph, StageLog& log);
@@ -34,9 +36,12 @@ void run_passes(ir::Graph& graph, StageLog& log);
 Split cut(const Joint& joint, const Options& options, StageLog& log);
 
 /// Every stage in order: what happens when a call finds no entry.
-std::shared_ptr<const runtime::EntryState> compile_entry(const detail::FlatFunction& function,
-                                                         const detail::Flat& arguments,
-                                                         const Options& options, StageLog& log,
-                                                         CaptureCounts& counts);
+std::shared_ptr<const runtime::EntryState> compile_entry(
+    const std::shared_ptr<const Program>& program, const detail::Flat& arguments,
+    const Options& options, StageLog& log, CaptureCounts& counts);
+
+/// A compiled function that computes gradients of a call. Never runs eagerly.
+std::shared_ptr<detail::CompiledFunction> compile_gradients(std::shared_ptr<const Program> program,
+                                                            Options options);
 
 }  // namespace tandem::pipeline

@@ -6,6 +6,7 @@
 #include "pipeline/pipeline.h"
 #include "runtime/call.h"
 #include "tandem/compile.h"
+#include "tracing/with_autocast.h"
 
 namespace tandem {
 
@@ -15,7 +16,8 @@ Joint export_joint(const FlatFunction& function, const Flat& arguments, const Op
   const Options options = pipeline::apply_environment(given);
   pipeline::check_options(options);
   pipeline::StageLog log("export_joint", options.dump_dir);
-  pipeline::Captured captured = pipeline::capture(function, arguments, options, log);
+  pipeline::Captured captured =
+      pipeline::capture(pipeline::Program(function), arguments, options, log);
   pipeline::run_passes(captured.joint.graph, log);
   return std::move(captured.joint);
 }
@@ -44,6 +46,7 @@ Boxed lower(const Split& parts, std::shared_ptr<Backend> backend) {
   auto entry = std::make_shared<const runtime::EntryState>(Joint{}, std::move(split),
                                                            std::move(backend), std::move(guards),
                                                            std::vector<detail::Constant>{});
+  if (entry->signature().training) entry->backward().set_with_autocast(tracing::with_autocast);
   return [entry, arity](std::vector<at::Tensor> inputs) {
     TANDEM_REQUIRE(inputs.size() == arity, "call", "the lowered function takes ", arity,
                    " tensors (lifted ones first), got ", inputs.size(),

@@ -165,10 +165,10 @@ void compare_signatures(const ir::Signature& compiled, const ir::Signature& now)
 
 }  // namespace
 
-void verify_entry(const runtime::EntryState& entry, const detail::FlatFunction& function,
+void verify_entry(const runtime::EntryState& entry, const Program& program,
                   const detail::Flat& arguments, const Options& options) {
   StageLog log("verify", {});
-  Captured now = capture(function, arguments, options, log);
+  Captured now = capture(program, arguments, options, log);
   compare_lifted(entry.joint(), entry.lifted(), now.joint);
   run_passes(now.joint.graph, log);
   compare_graphs(entry.joint(), now.joint.graph);

@@ -71,7 +71,7 @@ void place_same_tensors(const ir::Signature& signature, std::span<const at::Tens
 /// The end of a call that has no more to it than fresh results and views of inputs.
 void finish_plainly(const std::shared_ptr<const EntryState>& entry,
                     std::span<const at::Tensor> inputs, std::span<at::Tensor> outputs,
-                    std::span<at::Tensor> results) {
+                    std::span<at::Tensor> results, std::optional<Snapshot> snapshot) {
   if (entry->plan().writes) write_back(entry->plan(), inputs, outputs);
   for (const FreshResult& fresh : entry->plan().fresh) {
     results[static_cast<size_t>(fresh.output)] =
@@ -81,6 +81,7 @@ void finish_plainly(const std::shared_ptr<const EntryState>& entry,
     auto node = libtorch::make_node<CallNode>(entry);
     node->connect_inputs(inputs);
     node->connect_results(results);
+    if (snapshot) node->kept().keep(*std::move(snapshot));
     node->kept().save(*entry, inputs, outputs, results);
   }
   rebuild_aliases(*entry, inputs, results);
@@ -99,6 +100,9 @@ detail::Flat run(const std::shared_ptr<const EntryState>& entry, const detail::F
     borrowed.push(groups);
   }
   const std::span<at::Tensor> inputs = borrowed.tensors();
+  std::optional<Snapshot> snapshot;
+  if (entry->takes_snapshot()) [[unlikely]]
+    snapshot = take_snapshot(entry->primals(), signature, inputs, entry->keeps_copies());
   std::vector<at::Tensor> outputs;
   {
     at::AutoDispatchBelowADInplaceOrView below;
@@ -115,9 +119,9 @@ detail::Flat run(const std::shared_ptr<const EntryState>& entry, const detail::F
   results.constants.assign(entry->result_constants().begin(), entry->result_constants().end());
   const std::span<at::Tensor> tensors(results.tensors.data(), results.tensors.size());
   if (plan.is_plain) [[likely]] {
-    finish_plainly(entry, inputs, outputs, tensors);
+    finish_plainly(entry, inputs, outputs, tensors, std::move(snapshot));
   } else {
-    Epilogue(entry, inputs, outputs, tensors).run();
+    Epilogue(entry, inputs, outputs, tensors, std::move(snapshot)).run();
   }
   place_same_tensors(signature, inputs, tensors);
   // Last: what is left to do for the call does not depend on it, the caller does.

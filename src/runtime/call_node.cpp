@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "ops/libtorch_version.h"
 #include "ops/private_members.h"
+#include "runtime/gradient_call.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty_strided.h>
@@ -100,11 +101,6 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
   const ir::Signature& signature = entry_->signature();
   const CallPlan& plan = entry_->plan();
   const CallPlan::Part& part = plan.parts[part_];
-  if (c10::GradMode::is_enabled()) {
-    TANDEM_UNSUPPORTED("call", "backward with create_graph=true through a compiled function",
-                       "\n  remedy: compute the inner gradient inside the compiled function with "
-                       "torch::autograd::grad(..., /*retain_graph=*/true, /*create_graph=*/true)");
-  }
   std::vector<bool> defined(signature.tangents.size());
   bool any = false;
   for (size_t i = 0; i < tangents.size(); ++i) {
@@ -116,6 +112,8 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
   if (!any) return autograd::variable_list(num_outputs());
 
   const Backward& backward = entry_->backward().get(defined);
+  if (c10::GradMode::is_enabled()) [[unlikely]]
+    return apply_with_history(defined, backward, std::move(tangents));
   std::vector<at::Tensor> inputs = kept().take(*entry_, defined, backward, *this);
   const size_t first_tangent = inputs.size();
   inputs.resize(first_tangent + signature.tangents.size());
@@ -133,6 +131,30 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
   autograd::variable_list ordered(part.edges.size());
   for (size_t i = 0; i < part.edges.size(); ++i) {
     ordered[i] = std::move(gradients[static_cast<size_t>(part.edges[i].position)]);
+  }
+  return ordered;
+}
+
+/// With create_graph the gradients are results of a call in their turn: of a function that computes
+/// them from the inputs of this call and the tangents.
+autograd::variable_list CallNode::apply_with_history(const std::vector<bool>& defined,
+                                                     const Backward& backward,
+                                                     autograd::variable_list&& tangents) {
+  TANDEM_REQUIRE(entry_->gradients().can_make(), "call",
+                 "backward with create_graph=true needs the arguments of the call, which were not "
+                 "kept\n  remedy: leave Options::higher_order on; a graph that was lowered by "
+                 "itself has no gradients of gradients: compile the function");
+  const Primals primals = kept().take_primals(*entry_, defined, backward, *this);
+  const CallPlan::Part& part = entry_->plan().parts[part_];
+  std::vector<at::Tensor> gradients =
+      call_gradients(*entry_, part_, defined, primals, tangents, getptr());
+  autograd::variable_list ordered;
+  for (const CallPlan::Part::Edge& edge : part.edges) {
+    size_t position = 0;  // among the gradients of this part
+    for (int64_t i = 0; i < edge.position; ++i)
+      position +=
+          entry_->signature().gradients[static_cast<size_t>(i)].part == static_cast<int64_t>(part_);
+    ordered.push_back(std::move(gradients[position]));
   }
   return ordered;
 }

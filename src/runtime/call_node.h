@@ -44,6 +44,9 @@ class CallNode : public torch::autograd::Node {
 
  private:
   void keep_parameter_edges();
+  torch::autograd::variable_list apply_with_history(const std::vector<bool>& defined,
+                                                    const Backward& backward,
+                                                    torch::autograd::variable_list&& tangents);
 
   std::shared_ptr<const EntryState> entry_;
   size_t part_ = 0;

@@ -33,7 +33,7 @@ CompileContext backward_context(const Split& split) {
 }  // namespace
 
 EntryState::EntryState(Joint joint, Split split, std::shared_ptr<Backend> backend, Guards guards,
-                       std::vector<detail::Constant> result_constants)
+                       std::vector<detail::Constant> result_constants, Higher higher)
     : joint_(std::move(joint.graph)),
       split_(std::move(split)),
       lifted_(std::move(joint.lifted)),
@@ -41,12 +41,20 @@ EntryState::EntryState(Joint joint, Split split, std::shared_ptr<Backend> backen
       guards_(std::move(guards)),
       result_constants_(std::move(result_constants)),
       backend_name_(backend->name()),
-      has_checks_(ops::has_run_time_checks(split_.forward)) {
+      has_checks_(ops::has_run_time_checks(split_.forward)),
+      gradients_(std::move(higher.make)),
+      argument_count_(higher.argument_count),
+      argument_constants_(std::move(higher.argument_constants)) {
   forward_ = backend->compile(split_.forward, forward_context(split_));
   if (split_.signature.training) {
     backward_ = std::make_unique<BackwardKernels>(split_.backward, backward_context(split_),
-                                                  std::move(backend));
+                                                  std::move(backend), split_.signature.effects);
     compile_parts();
+    if (gradients_.can_make()) {
+      primals_ = make_primal_plan(joint_, split_, plan_);
+      keeps_primals_ = true;
+      takes_snapshot_ = primals_.needs_snapshot();
+    }
   }
 }
 

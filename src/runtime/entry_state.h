@@ -3,7 +3,9 @@
 #include "runtime/backward_kernels.h"
 #include "runtime/call_plan.h"
 #include "runtime/edge_pool.h"
+#include "runtime/gradient_functions.h"
 #include "runtime/guards.h"
+#include "runtime/primals.h"
 #include "tandem/entry.h"
 #include "tandem/stages.h"
 
@@ -14,6 +16,13 @@
 
 namespace tandem::runtime {
 
+/// What serves backwards with create_graph. Without it a call keeps nothing for them.
+struct Higher {
+  GradientFunctions::Make make;
+  size_t argument_count = 0;  // tensors among the arguments, undefined ones included
+  std::vector<detail::Constant> argument_constants{};
+};
+
 /// One specialisation: graphs, kernels, plan and guards. Immutable once built, but for a counter
 /// and the edges that it keeps between calls; lives as long as an autograd node of one of its
 /// calls.
@@ -21,7 +30,7 @@ class EntryState {
  public:
   /// Lowers both graphs through the backend.
   EntryState(Joint joint, Split split, std::shared_ptr<Backend> backend, Guards guards,
-             std::vector<detail::Constant> result_constants);
+             std::vector<detail::Constant> result_constants, Higher higher = {});
 
   const ir::Graph& joint() const { return joint_; }
   const Split& split() const { return split_; }
@@ -36,6 +45,20 @@ class EntryState {
 
   /// For verify_every: how many calls have been counted, this one included.
   int64_t count_call() const { return calls_.fetch_add(1, std::memory_order_relaxed) + 1; }
+
+  bool keeps_primals() const { return keeps_primals_; }
+  /// There is something to take before the kernels run.
+  bool takes_snapshot() const { return takes_snapshot_; }
+  const PrimalPlan& primals() const { return primals_; }
+  GradientFunctions& gradients() const { return gradients_; }
+  size_t argument_count() const { return argument_count_; }
+  const std::vector<detail::Constant>& argument_constants() const { return argument_constants_; }
+  /// Closed-over inputs that a call changes.
+  const std::vector<size_t>& replaced_lifted() const { return primals_.replaced; }
+  /// A backward with create_graph has missed what an input held before its call wrote it: from now
+  /// on calls keep copies of such inputs.
+  void keep_copies() const { keeps_copies_.store(true, std::memory_order_relaxed); }
+  bool keeps_copies() const { return keeps_copies_.load(std::memory_order_relaxed); }
 
   Executable& forward() const { return *forward_; }
   BackwardKernels& backward() const { return *backward_; }
@@ -56,6 +79,13 @@ class EntryState {
   std::unique_ptr<BackwardKernels> backward_;  // null in an inference entry
   mutable std::atomic<int64_t> calls_{0};
   mutable EdgePool edge_pool_;
+  PrimalPlan primals_;
+  mutable GradientFunctions gradients_;
+  size_t argument_count_ = 0;
+  std::vector<detail::Constant> argument_constants_;
+  bool keeps_primals_ = false;
+  bool takes_snapshot_ = false;
+  mutable std::atomic<bool> keeps_copies_{false};
 };
 
 }  // namespace tandem::runtime

@@ -61,7 +61,8 @@ void check_rewrites(const EntryState& entry, std::span<const at::Tensor> inputs)
 }
 
 Epilogue::Epilogue(std::shared_ptr<const EntryState> entry, std::span<const at::Tensor> inputs,
-                   std::span<at::Tensor> outputs, std::span<at::Tensor> results)
+                   std::span<at::Tensor> outputs, std::span<at::Tensor> results,
+                   std::optional<Snapshot> snapshot)
     : entry_(std::move(entry)),
       signature_(entry_->signature()),
       plan_(entry_->plan()),
@@ -69,7 +70,8 @@ Epilogue::Epilogue(std::shared_ptr<const EntryState> entry, std::span<const at::
       outputs_(outputs),
       results_(results),
       bases_(signature_.bases.size()),
-      targets_(plan_.targets.size()) {}
+      targets_(plan_.targets.size()),
+      snapshot_(std::move(snapshot)) {}
 
 const at::Tensor& Epilogue::tensor_at(const Place& place) const {
   const auto index = static_cast<size_t>(place.index);
@@ -101,6 +103,17 @@ void Epilogue::run() {
   }
   finish_results();
   replay_views();
+  renew_views();
+}
+
+/// A view that was written has its grad_fn in eager; otherwise it would be made when first asked
+/// for, and is_leaf() does not ask.
+void Epilogue::renew_views() const {
+  for (const CallPlan::Change& change : plan_.changes) {
+    if (change.place.of != Place::Of::Input || change.part == 0) continue;
+    const at::Tensor& input = tensor_at(change.place);
+    if (input.is_view()) input.grad_fn();
+  }
 }
 
 /// Fresh results and bases, so far without a history.
@@ -278,6 +291,7 @@ void Epilogue::finish_results() {
     if (tensor_at(place).defined()) autograd::impl::set_gradient_edge(tensor_at(place), edge);
   }
   keep_written_handles(plan_, inputs_, outputs_);
+  if (snapshot_) node.kept().keep(*std::move(snapshot_));
   node.kept().save(*entry_, inputs_.first(signature_.inputs.size()), outputs_, results_, bases_);
 }
 
@@ -296,9 +310,15 @@ void Epilogue::replay(const ir::ViewReplay& replay, Put&& put) {
 }
 
 /// Whether an alias is made before the inputs change: views that were taken of an input before it
-/// was reshaped, and aliases that requires_grad_() made leaves, which histories of others lead to.
+/// was reshaped or detached in place, and aliases that requires_grad_() made leaves, which
+/// histories of others lead to.
 bool Epilogue::is_early(const ir::ViewReplay& replay, size_t output) const {
-  return replay.as_found || signature_.outputs[output].made_leaf;
+  if (replay.as_found || signature_.outputs[output].made_leaf) return true;
+  if (replay.source.of != Place::Of::Input || !signature_.outputs[output].requires_grad) {
+    return false;
+  }
+  const ir::InputFacts& source = signature_.inputs[static_cast<size_t>(replay.source.index)];
+  return source.requires_grad && !source.requires_grad_after;
 }
 
 void Epilogue::replay_early() {

@@ -25,7 +25,8 @@ class Epilogue {
  public:
   /// `inputs` are those of the forward graph: the function's, then the bases of groups.
   Epilogue(std::shared_ptr<const EntryState> entry, std::span<const at::Tensor> inputs,
-           std::span<at::Tensor> outputs, std::span<at::Tensor> results);
+           std::span<at::Tensor> outputs, std::span<at::Tensor> results,
+           std::optional<Snapshot> snapshot);
   void run();
 
  private:
@@ -42,6 +43,7 @@ class Epilogue {
   at::Tensor sample_of(int64_t output);
   void replay_early();
   void replay_views();
+  void renew_views() const;
   void give_own_history(int64_t output);
   void change(const CallPlan::Change& change);
   void write_input(const CallPlan::Change& change, const at::Tensor& input,
@@ -60,6 +62,7 @@ class Epilogue {
   std::vector<at::Tensor> bases_;  // by base of the signature
   std::vector<NodePtr> nodes_;     // by part
   std::vector<Edge> targets_;      // by target of the plan
+  std::optional<Snapshot> snapshot_;
 };
 
 }  // namespace tandem::runtime

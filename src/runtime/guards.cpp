@@ -1,6 +1,7 @@
 #include "runtime/guards.h"
 
 #include "base/error.h"
+#include "ops/effect_marks.h"
 #include "runtime/constant_text.h"
 
 #include <unordered_map>
@@ -119,6 +120,7 @@ void Guards::add_storage_offsets(const detail::Flat& arguments) {
 }
 
 bool Guards::is_stale() const {
+  if (thread_.effect_marks != ops::effect_marks()) return true;
   for (size_t i = 0; i < lifted_.size(); ++i) {
     if (owned_outside_[i] && !has_other_owner(lifted_[i])) return true;
   }

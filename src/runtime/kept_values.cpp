@@ -14,9 +14,30 @@ namespace tandem::runtime {
 
 namespace autograd = torch::autograd;
 
+namespace {
+
+/// Eager would read what it has saved; a backward with create_graph computes it again, from inputs.
+void check_primal(const at::Tensor& tensor, uint32_t version, const ir::InputFacts& facts) {
+  if (!tensor.is_inference()) check_saved(tensor, version, facts.requires_grad && !facts.is_leaf);
+}
+
+[[noreturn]] void throw_without_copy(const EntryState& entry, size_t input) {
+  const ir::InputFacts& facts = entry.signature().inputs[input];
+  entry.keep_copies();
+  throw UserError(
+      "call",
+      base::str("backward with create_graph=true needs ", ir::to_string(facts.role),
+                " as it was before the call, which writes it",
+                "\n  remedy: run the step again: with Options::higher_order, from now on each "
+                "call keeps a copy until its backward; or write the tensor outside the function"));
+}
+
+}  // namespace
+
 void KeptValues::save(const EntryState& entry, std::span<const at::Tensor> inputs,
                       std::span<at::Tensor> outputs, std::span<const at::Tensor> results,
                       std::span<const at::Tensor> bases) {
+  if (entry.keeps_primals()) save_primals(entry, inputs);
   if (!at::SavedTensorDefaultHooks::get_tls_state().stack.empty()) [[unlikely]] {
     return save_with_hooks(entry, inputs, outputs);
   }
@@ -54,6 +75,15 @@ void KeptValues::save(const EntryState& entry, std::span<const at::Tensor> input
       values_.push_back(std::move(value));
     }
   }
+}
+
+void KeptValues::save_primals(const EntryState& entry, std::span<const at::Tensor> inputs) {
+  const auto version = [](const at::Tensor& tensor) {
+    const c10::VariableVersion& counter = tensor.unsafeGetTensorImpl()->version_counter();
+    return counter.enabled() ? counter.current_version() : 0;  // an inference tensor has none
+  };
+  for (size_t i : entry.primals().held) primals_.push_back({inputs[i], version(inputs[i])});
+  for (size_t i : entry.primals().watched) primal_versions_.push_back(version(inputs[i]));
 }
 
 void KeptValues::save_with_hooks(const EntryState& entry, std::span<const at::Tensor> inputs,
@@ -143,7 +173,8 @@ std::vector<at::Tensor> KeptValues::take(const EntryState& entry, const std::vec
   saved.reserve(plan.saved.size() + entry.signature().tangents.size());
   if (!hooked_.empty()) {
     for (size_t i = 0; i < plan.saved.size(); ++i) {
-      saved.push_back(backward.reads[i] ? hooked_[i].unpack() : at::Tensor());
+      const bool used = backward.reads[i] || backward.writes[i];
+      saved.push_back(used ? hooked_[i].unpack() : at::Tensor());
     }
   }
   const bool keep = autograd::get_current_graph_task_keep_graph();
@@ -164,6 +195,41 @@ std::vector<at::Tensor> KeptValues::take(const EntryState& entry, const std::vec
   return saved;
 }
 
+Primals KeptValues::take_primals(const EntryState& entry, const std::vector<bool>& defined,
+                                 const Backward& backward, autograd::Node& node) {
+  std::lock_guard lock(mutex_);
+  require_unspent(entry, defined, backward);
+  if (hooked_.empty()) check_versions(entry, backward, node);
+  const PrimalPlan& plan = entry.primals();
+  const auto& facts = entry.signature().inputs;
+  for (size_t k = 0; k < plan.watched.size(); ++k)
+    check_primal(entry.lifted()[plan.watched[k]], primal_versions_[k], facts[plan.watched[k]]);
+  Primals taken;
+  std::vector<at::Tensor>& primals = taken.inputs;
+  primals.resize(facts.size());
+  for (size_t k = 0; k < plan.held.size(); ++k) {
+    check_primal(primals_[k].tensor, primals_[k].version, facts[plan.held[k]]);
+    primals[plan.held[k]] = primals_[k].tensor;
+  }
+  for (size_t i = 0; i < facts.size(); ++i) {
+    if (plan.how[i] == PrimalPlan::How::Lifted) primals[i] = entry.lifted()[i];
+    if (plan.how[i] == PrimalPlan::How::Unread && facts[i].duplicate_of < 0)
+      primals[i] = like_unread(facts[i]);
+    if (plan.how[i] == PrimalPlan::How::Reshaped) primals[i] = *snapshot_->copy_of(i);
+    if (plan.how[i] == PrimalPlan::How::Copied || plan.how[i] == PrimalPlan::How::InGroup) {
+      if (!snapshot_ || !snapshot_->has_copies) throw_without_copy(entry, i);
+      primals[i] = *snapshot_->copy_of(i);
+    }
+  }
+  for (size_t i = 0; i < facts.size(); ++i) {
+    if (facts[i].duplicate_of >= 0)
+      primals[i] = primals[static_cast<size_t>(facts[i].duplicate_of)];
+  }
+  if (!autograd::get_current_graph_task_keep_graph()) spend(entry, defined, backward);
+  if (snapshot_) taken.states = snapshot_->states;
+  return taken;
+}
+
 void KeptValues::release() {
   std::lock_guard lock(mutex_);
   if (std::exchange(spared_, false)) return;
@@ -178,6 +244,8 @@ void KeptValues::release_if_spent() {
 
 void KeptValues::clear() {
   arguments_.clear();
+  primals_.clear();
+  snapshot_.reset();
   watched_.clear();
   values_.clear();
   hooked_.clear();

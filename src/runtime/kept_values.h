@@ -1,11 +1,13 @@
 #pragma once
 
 #include "runtime/entry_state.h"
+#include "runtime/primals.h"
 
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
@@ -30,10 +32,15 @@ class KeptValues {
   /// kernels. `node` is whose backward asks: the origin of results in eager's error texts.
   std::vector<at::Tensor> take(const EntryState& entry, const std::vector<bool>& defined,
                                const Backward& backward, torch::autograd::Node& node);
+  /// What was taken before the kernels ran; before save().
+  void keep(Snapshot snapshot) { snapshot_ = std::make_unique<Snapshot>(std::move(snapshot)); }
+  /// What a backward with create_graph starts from, after the same checks as in take().
+  Primals take_primals(const EntryState& entry, const std::vector<bool>& defined,
+                       const Backward& backward, torch::autograd::Node& node);
   /// After a backward without a kept graph.
   void release();
-  /// The same, asked by one of several nodes: others may still need what is kept. libtorch also asks
-  /// when a node dies.
+  /// The same, asked by one of several nodes: others may still need what is kept. libtorch also
+  /// asks when a node dies.
   void release_if_spent();
 
  private:
@@ -51,6 +58,7 @@ class KeptValues {
     int64_t number;  // of the result among the node's; -1: an input
   };
 
+  void save_primals(const EntryState& entry, std::span<const at::Tensor> inputs);
   void save_with_hooks(const EntryState& entry, std::span<const at::Tensor> inputs,
                        std::span<at::Tensor> outputs);
   void require_unspent(const EntryState& entry, const std::vector<bool>& defined,
@@ -65,6 +73,9 @@ class KeptValues {
   c10::SmallVector<uint32_t, 8> lifted_versions_;  // the entry owns the tensors
   c10::SmallVector<at::Tensor, 2> values_;
   c10::SmallVector<Watched, 1> watched_;
+  c10::SmallVector<SavedArgument, 2> primals_;     // for a backward with create_graph
+  c10::SmallVector<uint32_t, 4> primal_versions_;  // of closed-over ones
+  std::unique_ptr<Snapshot> snapshot_;
   std::vector<torch::autograd::SavedVariable> hooked_;  // all of it, where the user's hooks pack it
   bool released_ = false;
   // Results may be differentiated one by one; what eager frees then is what the formulas of the

@@ -1,6 +1,7 @@
 #include "runtime/thread_state.h"
 
 #include "base/error.h"
+#include "ops/effect_marks.h"
 #include "tandem/ir/type.h"
 
 #include <ATen/Context.h>
@@ -42,10 +43,12 @@ ThreadState ThreadState::now() {
           .onednn = context.userEnabledMkldnn(),
           .default_dtype = c10::get_default_dtype_as_scalartype(),
           .cpu_autocast_dtype = at::autocast::get_autocast_dtype(at::kCPU),
+          .cuda_autocast_dtype = at::autocast::get_autocast_dtype(at::kCUDA),
           .autocast_cache = at::autocast::is_autocast_cache_enabled(),
           .flash_attention = context.userEnabledFlashSDP(),
           .math_attention = context.userEnabledMathSDP(),
           .efficient_attention = context.userEnabledMemEfficientSDP(),
+          .effect_marks = ops::effect_marks(),
           .threads = at::get_num_threads()};
 }
 
@@ -62,11 +65,17 @@ std::optional<std::string> ThreadState::difference(const ThreadState& other) con
   if (auto text = compare("default dtype", default_dtype, other.default_dtype)) return text;
   if (auto text = compare("CPU autocast dtype", cpu_autocast_dtype, other.cpu_autocast_dtype))
     return text;
+  if (auto text = compare("CUDA autocast dtype", cuda_autocast_dtype, other.cuda_autocast_dtype))
+    return text;
   if (auto text = compare("autocast cache", autocast_cache, other.autocast_cache)) return text;
   if (auto text = compare("flash attention", flash_attention, other.flash_attention)) return text;
   if (auto text = compare("math attention", math_attention, other.math_attention)) return text;
   if (auto text = compare("efficient attention", efficient_attention, other.efficient_attention))
     return text;
+  if (effect_marks != other.effect_marks) {
+    return base::str("ops were marked as effectful since: ", other.effect_marks, ", compiled with ",
+                     effect_marks);
+  }
   return compare("number of threads", threads, other.threads);
 }
 

@@ -17,9 +17,11 @@ struct ThreadState {
   bool onednn = false;
   c10::ScalarType default_dtype = c10::ScalarType::Float;
   c10::ScalarType cpu_autocast_dtype = c10::ScalarType::BFloat16;
+  c10::ScalarType cuda_autocast_dtype = c10::ScalarType::Half;
   bool autocast_cache = false;
   bool flash_attention = false, math_attention = false, efficient_attention = false;
-  int threads = 0;  // a 1x1 convolution picks its backend by it
+  uint64_t effect_marks = 0;  // ops that are kept because they were marked
+  int threads = 0;            // a 1x1 convolution picks its backend by it
 
   static ThreadState now();
   friend bool operator==(const ThreadState&, const ThreadState&) = default;

@@ -63,6 +63,7 @@ ir::InputFacts input_facts(const tracing::Trace& trace, const StandIn& stand_in)
   facts.duplicate_of = stand_in.duplicate_of;
   facts.counter_of = stand_in.counter_of;
   facts.closed_over = stand_in.closed_over && facts.role.role == ir::Role::UserInput;
+  facts.is_place = stand_in.is_place;
   facts.version_delta = tracing::version_of(tensor) - stand_in.version;  // before any sync
   facts.storage = storage_change(stand_in, *wrapper);
   facts.data_written = wrapper->has_data_mutation();

@@ -24,10 +24,16 @@ at::FunctionalTensorWrapper& wrapper_of(const at::Tensor& tensor) {
   return *functionalization::impl::unsafeGetFunctionalWrapper(tensor);
 }
 
-/// A custom function's result keeps its own node even where it shares memory with an input.
-bool made_by_custom_function(const at::Tensor& tensor) {
-  const auto& node = tensor.grad_fn();
-  return node && node->name().find("CppNode") != std::string::npos;
+/// A custom function's result keeps its own node even where it shares memory with an input, and so
+/// do views of it. `until`: the node of the tensor whose memory it is.
+bool made_by_custom_function(const at::Tensor& tensor, const autograd::Node* until = nullptr) {
+  const autograd::Node* node = tensor.grad_fn().get();
+  while (node != nullptr && node != until) {
+    if (node->name().find("CppNode") != std::string::npos) return true;
+    if (!tensor.is_view() || node->num_outputs() != 1) return false;
+    node = node->next_edge(0).function.get();
+  }
+  return false;
 }
 
 /// Leaf by requires_grad_(), not by being a view made without grad of something that requires it.
@@ -51,6 +57,7 @@ class Reader {
       if (signature.inputs[i].duplicate_of >= 0) continue;
       input_of_tensor_.emplace(inputs[i]->tensor.unsafeGetTensorImpl(), i);
       input_of_storage_.emplace(storage_of(inputs[i]->tensor), i);
+      history_of_input_.emplace(i, inputs[i]->tensor.grad_fn().get());
     }
   }
 
@@ -103,15 +110,36 @@ class Reader {
     if (auto it = input_of_storage_.find(storage_of(tensor)); it != input_of_storage_.end()) {
       facts.kind = ir::OutputKind::AliasOfInput;
       facts.source = it->second;
+      if (place_on_leaf(tensor, index, facts)) return facts;
       facts.own_history = facts.of_custom_function =
-          facts.requires_grad && made_by_custom_function(tensor);
+          facts.requires_grad && made_by_custom_function(tensor, history_of_input_[it->second]);
       return facts;
+    }
+    if (tensor.is_inference()) {
+      TANDEM_UNSUPPORTED("signature", "output ", index,
+                         " is an inference tensor: the function made it in an inference region",
+                         base::detail_line("at", trace_.line_of(tensor)),
+                         "\n  value:  ", tracing::tensor_text(tensor),
+                         "\n  remedy: use NoGradGuard inside the function, or call it in inference "
+                         "mode as a whole");
     }
     if (results_on_storage_[storage_of(tensor)] > 1 || tensor.is_view() ||
         wrapper_of(tensor).is_multi_output_view()) {
       place_on_base(tensor, index, facts);
     }
     return facts;
+  }
+
+  /// A view of a tensor on an input's memory that the function made a leaf.
+  bool place_on_leaf(const at::Tensor& tensor, int64_t index, ir::OutputFacts& facts) {
+    if (!tensor.is_view() || !facts.requires_grad) return false;
+    const at::Tensor root(tensor._base());
+    if (!is_made_leaf(root) || input_of_tensor_.contains(root.unsafeGetTensorImpl())) return false;
+    const auto output = index_of_result_.find(root.unsafeGetTensorImpl());
+    if (output == index_of_result_.end()) refuse_root(root, index);
+    facts.kind = ir::OutputKind::AliasOfOutput;
+    facts.source = output->second;
+    return true;
   }
 
   /// Memory that the call made and that is not simply this result's own.
@@ -133,7 +161,10 @@ class Reader {
     }
     facts.kind = ir::OutputKind::AliasOfBase;
     facts.source = static_cast<int64_t>(it->second);
-    facts.of_custom_function = facts.requires_grad && made_by_custom_function(tensor);
+    facts.of_custom_function =
+        facts.requires_grad &&
+        made_by_custom_function(
+            tensor, tensor.is_view() ? at::Tensor(tensor._base()).grad_fn().get() : nullptr);
     // No view op leads from a base that was reshaped to views which were taken of it before.
     facts.own_history =
         facts.of_custom_function || (is_reshaped(whole) && facts.requires_grad && !facts.is_leaf);
@@ -161,15 +192,19 @@ class Reader {
   void note_root(const at::Tensor& root, int64_t index, ir::BaseFacts& facts, Base& base) {
     if (root.is_leaf() || tracing::current_value(root) != base.value ||
         (base.tensor.defined() && !base.tensor.is_same(root))) {
-      TANDEM_UNSUPPORTED("signature", "output ", index,
-                         " is a view of a tensor that the function made a leaf, or parted from "
-                         "other results by detach(), and does not return",
-                         base::detail_line("at", trace_.line_of(root)),
-                         "\n  value:  ", tracing::tensor_text(root),
-                         "\n  remedy: return that tensor, or a copy of the view (clone())");
+      refuse_root(root, index);
     }
     base.tensor = root;
     facts.requires_grad = true;
+  }
+
+  [[noreturn]] void refuse_root(const at::Tensor& root, int64_t index) const {
+    TANDEM_UNSUPPORTED("signature", "output ", index,
+                       " is a view of a tensor that the function made a leaf, or parted from "
+                       "other results by detach(), and does not return",
+                       base::detail_line("at", trace_.line_of(root)),
+                       "\n  value:  ", tracing::tensor_text(root),
+                       "\n  remedy: return that tensor, or a copy of the view (clone())");
   }
 
   const tracing::Trace& trace_;
@@ -178,6 +213,7 @@ class Reader {
   std::vector<Base> bases_;
   std::unordered_map<const c10::TensorImpl*, int64_t> input_of_tensor_;
   std::unordered_map<const c10::StorageImpl*, int64_t> input_of_storage_;
+  std::unordered_map<int64_t, const autograd::Node*> history_of_input_;   // as the call leaves it
   std::unordered_map<const c10::TensorImpl*, int64_t> output_of_tensor_;  // so far
   std::unordered_map<const c10::TensorImpl*, int64_t> index_of_result_;   // of all
   std::unordered_map<const c10::StorageImpl*, int64_t> results_on_storage_;

@@ -59,6 +59,21 @@ void add_groups(const tracing::Trace& trace, const std::vector<int64_t>& positio
   }
 }
 
+/// The function ran, but for its results only.
+void drop_effects(ir::Signature& signature) {
+  for (ir::InputFacts& facts : signature.inputs) {
+    facts.data_written = facts.history_changed = facts.metadata_changed = false;
+    facts.written_in_grad_mode = false;
+    facts.version_delta = 0;
+    facts.requires_grad_after = facts.requires_grad;
+    facts.is_leaf_after = facts.is_leaf;
+    facts.storage = ir::StorageChange::None;
+    facts.set_to = -1;
+  }
+  for (ir::GroupFacts& facts : signature.groups) facts.history_changed = false;
+  signature.grad_mode_after.reset();
+}
+
 }  // namespace
 
 std::vector<size_t> calling_order(const tracing::Trace& trace) {
@@ -69,10 +84,11 @@ std::vector<size_t> calling_order(const tracing::Trace& trace) {
   return order;
 }
 
-Reading read_signature(tracing::Trace& trace) {
+Reading read_signature(tracing::Trace& trace, Effects effects) {
   const std::vector<size_t> order = calling_order(trace);
   const auto& stand_ins = trace.stand_ins();
   Reading reading;
+  reading.effects = effects;
   ir::Signature& signature = reading.signature;
   signature.lifted_count = static_cast<int64_t>(stand_ins.size() - trace.argument_count());
 
@@ -92,6 +108,7 @@ Reading read_signature(tracing::Trace& trace) {
     signature.equalities.push_back(facts);
   }
   signature.grad_mode_after = trace.grad_mode_after();
+  if (effects == Effects::Dropped) drop_effects(signature);
   check_inputs(trace, signature, order);
 
   const ir::Graph& graph = trace.recording().graph();

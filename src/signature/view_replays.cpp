@@ -149,6 +149,7 @@ class Replays {
     for (ir::ValueId at = value;;) {
       if (const auto input = input_with(at, result)) {
         facts.source = *input;
+        require_replayable(facts, *input, index);
         const bool detached = !detaches && is_stranger(result, at == value, *input);
         replay({ir::Place::Of::Input, *input}, false, at, value, index, detached);
         return;
@@ -220,6 +221,19 @@ class Replays {
     const at::Tensor& of = inputs_[static_cast<size_t>(input)]->tensor;
     return facts.requires_grad_after && !result.requires_grad() &&
            !ops::root_of(result).is_same(ops::root_of(of));
+  }
+
+  /// A leaf is made before the inputs change, since histories of others lead to it.
+  void require_replayable(const ir::OutputFacts& facts, int64_t input, size_t index) const {
+    if (!facts.made_leaf ||
+        !reading_.signature.inputs[static_cast<size_t>(input)].metadata_changed) {
+      return;
+    }
+    TANDEM_UNSUPPORTED("signature", "output ", index, " is a leaf on the memory of ",
+                       trace_.name_of(*inputs_[static_cast<size_t>(input)]),
+                       ", which the function also reshapes in place",
+                       base::detail_line("at", trace_.line_of(trace_.results().tensors[index])),
+                       "\n  remedy: return a copy of it (clone()), or reshape out of place");
   }
 
   bool has_path(ir::ValueId root, ir::ValueId value) const {

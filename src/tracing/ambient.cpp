@@ -2,6 +2,7 @@
 
 #include "ops/libtorch_version.h"
 
+#include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/GradMode.h>
@@ -25,12 +26,15 @@ Ambient::Ambient(Recording& recording)
     : scope_(&recording),
       reapply_views_(true),  // otherwise `view_copy` is recorded where the program said `view`
       keys_(kTraceKeys),
-      multithreading_(c10::AutogradState::get_tls_state().get_multithreading_enabled()) {
+      multithreading_(c10::AutogradState::get_tls_state().get_multithreading_enabled()),
+      // Saved-tensor hooks are for what calls keep; formulas of a trace save tensors without data.
+      hooks_wait_(at::SavedTensorDefaultHooks::set_tracing(true)) {
   // The backward must run in this thread, where the keys are.
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
 }
 
 Ambient::~Ambient() {
+  at::SavedTensorDefaultHooks::set_tracing(hooks_wait_);
   c10::AutogradState::get_tls_state().set_multithreading_enabled(multithreading_);
   // Casts of stand-ins must not survive in the thread's weight cache.
   at::autocast::clear_cache();

@@ -41,7 +41,7 @@ class Ambient {
   RecordingScope scope_;
   at::functionalization::impl::FunctionalizationReapplyViewsGuard reapply_views_;
   c10::impl::IncludeDispatchKeyGuard keys_;
-  bool multithreading_;
+  bool multithreading_, hooks_wait_;
 };
 
 /// Inside a trace, calls real kernels on real tensors for a scope: nothing is recorded or lifted.

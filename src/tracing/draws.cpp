@@ -1,5 +1,6 @@
 #include "tracing/draws.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 
@@ -15,6 +16,19 @@ at::Tensor bernoulli_like_meta(const at::Tensor& x, double, const std::optional<
   return at::empty_like(x);
 }
 
+at::Tensor exchange_state(const at::Tensor& state, const std::optional<at::Generator>& named) {
+  at::Generator generator =
+      named && named->defined() ? *named : at::globalContext().defaultGenerator(at::kCPU);
+  std::lock_guard<std::mutex> lock(generator.mutex());
+  at::Tensor before = generator.get_state();
+  generator.set_state(state);
+  return before;
+}
+
+at::Tensor exchange_state_meta(const at::Tensor& state, const std::optional<at::Generator>&) {
+  return at::empty_like(state);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(tandem, library) {
@@ -24,6 +38,22 @@ TORCH_LIBRARY_FRAGMENT(tandem, library) {
                                                  TORCH_FN(bernoulli_like)));
   library.impl("bernoulli_like",
                torch::dispatch(c10::DispatchKey::Meta, TORCH_FN(bernoulli_like_meta)));
+  library.def("exchange_generator_state(Tensor state, *, Generator? generator=None) -> Tensor",
+              {at::Tag::nondeterministic_seeded});
+  library.impl(
+      "exchange_generator_state",
+      torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(exchange_state)));
+  library.impl("exchange_generator_state",
+               torch::dispatch(c10::DispatchKey::Meta, TORCH_FN(exchange_state_meta)));
+}
+
+at::Tensor exchange_generator_state(const at::Tensor& state,
+                                    const std::optional<at::Generator>& generator) {
+  static const auto exchange =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("tandem::exchange_generator_state", "")
+          .typed<at::Tensor(const at::Tensor&, const std::optional<at::Generator>&)>();
+  return exchange.call(state, generator);
 }
 
 bool is_bernoulli(const c10::OperatorHandle& op) {

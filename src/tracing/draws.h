@@ -15,4 +15,9 @@ bool is_bernoulli(const c10::OperatorHandle& op);
 /// difference.
 const c10::OperatorHandle& bernoulli_to_record(const c10::OperatorHandle& op, const at::Tensor& x);
 
+/// Records: sets a generator (none: the default one of the CPU) to `state`; the result is where it
+/// stood before. Counts as a draw, so that it keeps its place among draws.
+at::Tensor exchange_generator_state(const at::Tensor& state,
+                                    const std::optional<at::Generator>& generator);
+
 }  // namespace tandem::tracing

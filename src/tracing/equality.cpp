@@ -75,6 +75,19 @@ bool is_forward_input(const ir::Graph& graph, ir::ValueId value) {
   return graph.value(value).is_input() && graph.input_role(value).role != ir::Role::Tangent;
 }
 
+/// A call that a check ends is run again, eagerly: what has happened before would happen twice.
+/// Asserts and checks only say no.
+bool has_effects(const ir::Graph& graph) {
+  bool found = false;
+  graph.for_each_node([&](const ir::Node& node) {
+    if (node.kind() != ir::NodeKind::Op || !ops::info(node.op()).has_effect) return;
+    const std::string& name = node.op().operator_name().name;
+    found = found || ops::info(node.op()).marked ||
+            !(name.starts_with("aten::") || name.starts_with("tandem::"));
+  });
+  return found;
+}
+
 void check_not_equal(const at::Tensor& a, const at::Tensor& b) {
   if (!at::equal(a, b)) return;
   throw ops::CheckFailed(
@@ -100,7 +113,7 @@ std::optional<bool> answer_equal(Recording& recording, ir::ValueId a, ir::ValueI
   if (is_forward_input(graph, a) && is_forward_input(graph, b)) {
     return recording.compare_inputs(a, b);
   }
-  if (recording.phase() == ir::Phase::Backward) return std::nullopt;
+  if (recording.phase() == ir::Phase::Backward || has_effects(graph)) return std::nullopt;
   static const auto check = c10::Dispatcher::singleton().findSchemaOrThrow(ops::kCheckNotEqual, "");
   graph.add_op(
       {.op = check, .operands = {ir::Operand(a), ir::Operand(b)}, .phase = recording.phase()});

@@ -91,7 +91,9 @@ std::optional<at::Tensor> HostTensors::stand_in(const at::Tensor& tensor) {
       known.traced = at::functionalization::impl::to_functional_tensor(
           recording.wrap(node.results()[0], recording.metadata().meta_of(known.real)));
     }
-    if (tensor.requires_grad() && tensor.is_leaf()) known.traced.set_requires_grad(true);
+  }
+  if (tensor.requires_grad() && tensor.is_leaf() && !known.traced.requires_grad()) {
+    known.traced.set_requires_grad(true);
   }
   take_history(known, tensor);
   return known.traced;

@@ -3,14 +3,23 @@
 #include "base/error.h"
 #include "ops/libtorch_version.h"
 #include "ops/meta_tensor.h"
+#include "ops/shares_memory.h"
+#include "tracing/ambient.h"
 #include "tracing/draws.h"
+#include "tracing/kept_strides.h"
+#include "tracing/operand_text.h"
 #include "tracing/recording.h"
 #include "tracing/traced_tensor.h"
+#include "tracing/users_op.h"
 #include "tracing/write_checks.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <string_view>
 
 namespace tandem::tracing {
 namespace {
@@ -57,6 +66,23 @@ std::vector<at::Tensor> written_list(const c10::OperatorHandle& op, const torch:
   return stack[first].toTensorVector();
 }
 
+/// Eager writes one after the other; functionalization reads all of them before it writes any.
+void check_written_once(const c10::OperatorHandle& op, const std::vector<at::Tensor>& written) {
+  for (size_t i = 1; i < written.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (!is_traced(written[i]) || !is_traced(written[j]) ||
+          !written[i].storage().is_alias_of(written[j].storage()) ||
+          !shapes::may_overlap(ops::place_of(written[i]), ops::place_of(written[j]))) {
+        continue;
+      }
+      TANDEM_UNSUPPORTED("trace", op.schema().name(), " writes the same memory twice: tensors ", j,
+                         " and ", i, " of its list overlap",
+                         "\n  value:  ", tensor_text(written[i]),
+                         "\n  remedy: leave one of them out, or write them one after the other");
+    }
+  }
+}
+
 at::Tensor like_on_meta(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   at::Tensor made(
@@ -92,6 +118,35 @@ void check_out_arguments(const c10::OperatorHandle& op, const torch::jit::Stack&
   op.callBoxed(on_meta);
 }
 
+/// Inside an inference region functionalization cannot make views of tensors that are none of the
+/// region's; in eager they are ordinary tensors, too, that remember where they were made.
+void call_in_inference_mode(const c10::OperatorHandle& op, torch::jit::Stack& stack, size_t first) {
+  const torch::jit::Stack arguments(stack.begin() + static_cast<int64_t>(first), stack.end());
+  try {
+    op.callBoxed(stack);
+    return;
+  } catch (const c10::Error& error) {
+    if (std::string_view(error.what_without_backtrace())
+            .find("version_counter for inference tensor") == std::string_view::npos) {
+      throw;
+    }
+  }
+  stack.resize(first);
+  stack.insert(stack.end(), arguments.begin(), arguments.end());
+  const NormalMode normal;
+  op.callBoxed(stack);
+  const auto mark = [](const at::Tensor& tensor) {
+    if (!tensor.defined() || !tensor.is_view()) return;
+    torch::autograd::impl::get_view_autograd_meta(tensor)->set_creation_meta(
+        torch::autograd::CreationMeta::INFERENCE_MODE);
+  };
+  for (size_t i = first; i < stack.size(); ++i) {
+    if (stack[i].isTensor()) mark(stack[i].toTensor());
+    if (!stack[i].isTensorList()) continue;
+    for (const at::Tensor& tensor : stack[i].toTensorVector()) mark(tensor);
+  }
+}
+
 void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (recording.host_tensors().make(op, *stack)) return;
   // Gives its operand back. Functionalization has its own use for it, and older ones refuse others.
@@ -103,10 +158,22 @@ void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::j
     // Called by the function itself, not made of an in-place call: its draws are in order.
     (*stack)[first] = (*stack)[first].toTensor().contiguous();
   }
+  if (is_whole(op)) {
+    call_whole(op, stack);
+    return;
+  }
+  follow_writes(op);
   check_write(recording, op, *stack, first);
   check_out_arguments(op, *stack, first);
   const std::vector<at::Tensor> written = written_list(op, *stack, first);
-  op.callBoxed(*stack);
+  check_written_once(op, written);
+  const KeptStrides strides(op, *stack, first);
+  if (c10::InferenceMode::is_enabled()) {
+    call_in_inference_mode(op, *stack, first);
+  } else {
+    op.callBoxed(*stack);
+  }
+  strides.restore();
   for (const at::Tensor& tensor : written) tensor.unsafeGetTensorImpl()->bump_version();
   if (resized.defined() && !is_traced(resized)) recording.host_tensors().follow_resize(resized);
 }
@@ -114,8 +181,12 @@ void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::j
 }  // namespace
 
 void lift_arguments(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  c10::impl::ExcludeDispatchKeyGuard once(c10::DispatchKeySet{libtorch::kLiftKey});
   Recording* recording = current_recording();
+  if (recording && is_users_composite(op)) {
+    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+    return;
+  }
+  c10::impl::ExcludeDispatchKeyGuard once(c10::DispatchKeySet{libtorch::kLiftKey});
   if (recording == nullptr) {
     op.callBoxed(*stack);
     return;

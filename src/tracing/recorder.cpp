@@ -19,6 +19,7 @@
 #include <ATen/ops/_local_scalar_dense_ops.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <unordered_map>
 
@@ -168,6 +169,8 @@ void add_node(Recording& recording, const c10::OperatorHandle& op,
     }
   }
   const ir::Node& node = recording.graph().add_op(std::move(spec));
+  if (node.phase() == ir::Phase::Backward && ops::info(op).must_happen())
+    recording.note_effect({node.id(), torch::autograd::get_current_node().get()});
   size_t next = 0;
   const auto wrap = [&](const ops::TensorMeta& meta) {
     ir::ValueId value = node.results()[next++];
@@ -191,7 +194,8 @@ void add_node(Recording& recording, const c10::OperatorHandle& op,
 
 void record(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const OpFacts& facts = facts_of(op);
-  if (facts.composite) {
+  const ops::OpInfo& info = ops::info(op);
+  if (facts.composite && !info.marked) {
     op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
     return;
   }
@@ -229,7 +233,6 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
     stack->back() = at::Scalar(false);
     return;
   }
-  const ops::OpInfo& info = ops::info(op);
   if (info.writes_arguments) {
     TANDEM_UNSUPPORTED(
         "trace", ir::op_text(op), " writes its arguments and has no functional form",

@@ -9,6 +9,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
+
+namespace torch::autograd {
+struct Node;
+}
 
 namespace tandem::tracing {
 
@@ -47,6 +52,15 @@ class Recording {
   void set_compare_inputs(CompareInputs compare) { compare_inputs_ = std::move(compare); }
   bool compare_inputs(ir::ValueId a, ir::ValueId b) { return compare_inputs_(a, b); }
 
+  /// A draw or an effect of the backward, and the autograd node that was running (null: a hook).
+  struct BackwardEffect {
+    ir::NodeId node = ir::kNoNode;
+    const torch::autograd::Node* in = nullptr;
+  };
+  void note_effect(BackwardEffect effect) { backward_effects_.push_back(effect); }
+  /// Those of nodes that are gone included.
+  const std::vector<BackwardEffect>& backward_effects() const { return backward_effects_; }
+
   HostTensors& host_tensors() { return host_tensors_; }
   SourceLines& lines() { return lines_; }
   const SourceLines& lines() const { return lines_; }
@@ -62,6 +76,7 @@ class Recording {
   StandInOf stand_in_of_;
   RealOf real_of_;
   CompareInputs compare_inputs_;
+  std::vector<BackwardEffect> backward_effects_;
   HostTensors host_tensors_;
   SourceLines lines_;
 };

@@ -35,7 +35,7 @@ class Walk {
       for (autograd::Edge& edge : node->next_edges()) {
         if (!edge.is_valid()) continue;
         // First, since numbers count per thread: a tensor from elsewhere may have a higher one.
-        if (!redirect(edge) && !is_inside(edge)) lift_and_redirect(*node, edge);
+        if (!redirect(*node, edge) && !is_inside(edge)) lift_and_redirect(*node, edge);
         visit(edge.function.get());
       }
     }
@@ -55,7 +55,7 @@ class Walk {
   }
 
   /// False: it leads to no real tensor that has a stand-in.
-  bool redirect(autograd::Edge& edge) {
+  bool redirect(const autograd::Node& node, autograd::Edge& edge) {
     for (; known_ < stand_ins_.size(); ++known_) {
       const StandIn& stand_in = stand_ins_[known_];
       if (!stand_in.requires_grad || stand_in.duplicate_of >= 0) continue;
@@ -65,17 +65,31 @@ class Walk {
     const auto [begin, end] = ends_.equal_range(edge.function.get());
     for (auto it = begin; it != end; ++it) {
       if (!(it->second.first == edge)) continue;
+      require_unwritten(node, *it->second.second);
       edge = it->second.second->edge;
       return true;
     }
     return false;
   }
 
+  /// The real tensor, which the custom function was given, does not know what was written to its
+  /// stand-in before.
+  static void require_unwritten(const autograd::Node& node, const StandIn& stand_in) {
+    const auto& history = stand_in.tensor.grad_fn();
+    if (!history || history == stand_in.edge.function ||
+        history->sequence_nr() > node.sequence_nr()) {
+      return;
+    }
+    TANDEM_UNSUPPORTED("trace", "the custom autograd function ", node.name(),
+                       " is given a closed-over tensor that the function has written before",
+                       "\n  remedy: pass the tensor to the compiled function as an argument");
+  }
+
   void lift_and_redirect(autograd::Node& node, autograd::Edge& edge) {
     if (auto* end = dynamic_cast<autograd::AccumulateGrad*>(edge.function.get())) {
       lift_(end->variable);  // it was passed on without ever meeting an op
     }
-    if (redirect(edge)) return;
+    if (redirect(node, edge)) return;
     TANDEM_UNSUPPORTED("trace", "the custom autograd function ", node.name(),
                        " is given a closed-over tensor that is no leaf and that no op has seen",
                        "\n  remedy: pass the tensor to the compiled function as an argument");

@@ -21,6 +21,7 @@ struct StandIn {
   int64_t counter_of = -1;    // position of an earlier one with the same version counter
   int64_t group = -1;         // that it is a member of
   bool closed_over = false;   // the function reached the real tensor by itself
+  bool is_place = false;      // nobody reads it: `edge` is inside the function
 
   // as the function finds it
   ir::ValueId entry_value = ir::kNoValue;  // the input, or a view of the base of its group

@@ -35,6 +35,11 @@ bool is_unfollowed_write(const std::string& text) {
   return text.find("only support functionalizing operators") != std::string::npos;
 }
 
+/// And when a view is written that was taken by as_strided of another view.
+bool is_unfollowed_view(const std::string& text) {
+  return text.find("as_strided() is non-compositional") != std::string::npos;
+}
+
 bool is_written(const StandIn& stand_in) {
   return at::functionalization::impl::unsafeGetFunctionalWrapper(stand_in.tensor)
       ->has_data_mutation();
@@ -53,7 +58,7 @@ std::string value_name(const ir::Descriptor& role) {
 }
 
 Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std::string> names,
-             Retrace retrace)
+             Retrace retrace, std::span<const Replacement> replacements)
     : known_(std::move(known)),
       names_(std::move(names)),
       retrace_(std::move(retrace)),
@@ -71,6 +76,8 @@ Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std:
     stand_in_arguments_.tensors.push_back(stand_ins_.back().tensor);
   }
   argument_count_ = stand_ins_.size();
+  for (const Replacement& one : replacements)
+    position_.emplace(one.closed_over.unsafeGetTensorImpl(), *find_argument(one.argument));
   for (const at::Tensor& real : retrace_.met_before) stand_in_of(real);
   for (StandIn& stand_in : stand_ins_) stand_in.closed_over = false;
   recording_.set_stand_in_of([this](const at::Tensor& real) { return stand_in_of(real); });
@@ -183,7 +190,8 @@ std::optional<size_t> Trace::find_met_before(const at::Tensor& real) const {
 
 at::Tensor Trace::stand_in_of(const at::Tensor& real) {
   if (auto it = position_.find(real.unsafeGetTensorImpl()); it != position_.end()) {
-    stand_ins_[it->second].closed_over = true;
+    StandIn& known = stand_ins_[it->second];
+    known.closed_over = known.closed_over || known.real.is_same(real);
     return stand_ins_[it->second].tensor;
   }
   if (std::optional<at::Tensor> made_here = recording_.host_tensors().stand_in(real)) {
@@ -265,6 +273,11 @@ void Trace::run(const detail::FlatFunction& function) {
           "\n  remedy:   register an op that returns a new tensor, or call it outside the "
           "compiled function");
     }
+    if (is_unfollowed_view(text)) {
+      TANDEM_UNSUPPORTED(
+          "trace", "a view is written that as_strided() took of another view", where(),
+          "\n  remedy:   take it of the tensor that owns the memory, or write a copy (clone())");
+    }
     if (!is_data_access(text)) throw;
     TANDEM_UNSUPPORTED(
         "trace",
@@ -314,6 +327,31 @@ void Trace::keep_history(const at::Tensor& result) const {
                        "of it (clone())");
   }
   meta->set_attr_version(result._version());
+}
+
+void Trace::set_results(std::vector<at::Tensor> results) {
+  results_ = {};
+  results_.tensors.assign(results.begin(), results.end());
+}
+
+void Trace::move_edge(size_t n, torch::autograd::Edge edge) {
+  StandIn& stand_in = stand_ins_[*find_argument(n)];
+  stand_in.edge = std::move(edge);
+  stand_in.is_place = true;
+}
+
+std::optional<size_t> Trace::find(const at::Tensor& real) const {
+  const auto it = position_.find(real.unsafeGetTensorImpl());
+  return it == position_.end() ? std::nullopt : std::optional(it->second);
+}
+
+std::optional<size_t> Trace::find_argument(size_t n) const {
+  for (size_t i = 0; i < stand_ins_.size(); ++i) {
+    if (recording_.graph().input_role(stand_ins_[i].input) ==
+        ir::Descriptor::user_input(static_cast<int64_t>(n)))
+      return i;
+  }
+  return std::nullopt;
 }
 
 std::string Trace::where() const {

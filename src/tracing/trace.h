@@ -11,6 +11,7 @@
 
 #include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -34,6 +35,12 @@ struct Retrace {
   bool group_all_views = false;
 };
 
+/// A closed-over tensor in whose place the function shall see an argument.
+struct Replacement {
+  at::Tensor closed_over;
+  size_t argument = 0;  // among the tensors of the arguments
+};
+
 /// One run of the user's function on stand-ins.
 ///
 /// While it lives the thread is in tracing state, so that `signature` and `joint` can read facts
@@ -43,7 +50,7 @@ class Trace {
  public:
   /// `names` say what to call the arguments in errors, one per tensor.
   Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std::string> names,
-        Retrace retrace = {});
+        Retrace retrace = {}, std::span<const Replacement> replacements = {});
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
@@ -63,6 +70,17 @@ class Trace {
   std::optional<Retrace> retrace() const;
   /// What the function returned, closed-over tensors mapped to their stand-ins.
   const detail::Flat& results() const { return results_; }
+
+  /// Of gradients, in place of what the function returned.
+  void set_results(std::vector<at::Tensor> results);
+  /// What stands for the n-th tensor of the arguments.
+  const at::Tensor& argument(size_t n) const { return stand_in_arguments_.tensors[n]; }
+  /// The n-th tensor of the arguments is nowhere read, but stands for a place inside the function's
+  /// autograd graph: its gradient is the one that arrives there, and goes no further.
+  void move_edge(size_t n, torch::autograd::Edge edge);
+  /// Positions among the stand-ins: of a tensor that was met, of the n-th tensor of the arguments.
+  std::optional<size_t> find(const at::Tensor& real) const;
+  std::optional<size_t> find_argument(size_t n) const;
 
   /// The function leaves another grad mode than it found: this one.
   std::optional<bool> grad_mode_after() const { return grad_mode_after_; }

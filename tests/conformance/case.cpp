@@ -13,17 +13,11 @@ const char* name_of(Feature feature) {
     case Feature::DoubleBackward:
       return "double backward";
     case Feature::RandomNumbers:
-      return "random numbers";
-    case Feature::Effects:
-      return "effects";
-    case Feature::Autocast:
-      return "autocast";
+      return "fast random numbers, with the LLVM backend";
     case Feature::Hooks:
       return "hooks";
     case Feature::CustomFunctions:
       return "custom functions";
-    case Feature::Streams:
-      return "streams";
     case Feature::SymbolicShapes:
       return "symbolic shapes";
     case Feature::MinCut:
@@ -39,7 +33,7 @@ const char* name_of(Feature feature) {
     case Feature::Export:
       return "export";
     case Feature::Cuda:
-      return "CUDA";
+      return "CUDA-only";
   }
   return "";
 }

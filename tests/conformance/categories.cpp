@@ -36,6 +36,7 @@ std::vector<Category> all_categories() {
       compiled_optimizers(),
       one_pass_programs(),
       beyond_peer(),
+      fuzz_found(),
       interplay(),
   };
 }

@@ -23,6 +23,7 @@ Category dynamic_shapes();
 Category effect_tokens();
 Category error_messages();
 Category exported();
+Category fuzz_found();
 Category input_mutation_data();
 Category input_mutation_metadata();
 Category input_mutation_storage();

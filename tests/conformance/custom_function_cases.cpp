@@ -144,22 +144,18 @@ void mutations_in_bw_detached_from_tangent(Session&) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(expected[i], found[i])) << i;
 }
 
-const Standing kNoWritesInBackward =
-    later(Feature::CustomFunctions, "the backward (a hook or custom function) writes argument");
-
 }  // namespace
 
 Category mutation_in_backward() {
   return {
       "Mutation in the backward",
       {
-          {"test_backward_mutation_data", backward_mutation_data, kNoWritesInBackward},
+          {"test_backward_mutation_data", backward_mutation_data},
           {"test_fw_bw_mutation_no_functionalization2", fw_bw_mutation},
           // Doubled outside, so that the gradient written is not the caller's own tensor.
           judged("test_backward_mutation_on_grad_out", leaves({{3, 3}, {3, 3}}),
                  [](Tensors& a) -> Tensors { return {DoublesGradient::apply(a[0] * a[1]) * 2}; }),
-          {"test_mutations_in_bw_detached_from_tangent", mutations_in_bw_detached_from_tangent,
-           kNoWritesInBackward},
+          {"test_mutations_in_bw_detached_from_tangent", mutations_in_bw_detached_from_tangent},
           judged("test_autograd_function_tangent_mutation", leaves({{3}}),
                  [](Tensors& a) -> Tensors {
                    const variable_list both = CopiesGradient::apply(a[0]);

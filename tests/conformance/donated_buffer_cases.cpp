@@ -143,8 +143,7 @@ Category donated_buffers() {
                     }),
               {"test_donated_buffer_with_retain_or_create_graph1", five_steps},
               {"test_donated_buffer_with_retain_or_create_graph2", graph_is_kept},
-              {"test_donated_buffer_with_retain_or_create_graph3", graph_is_created,
-               later(Feature::DoubleBackward, "create_graph=true")},
+              {"test_donated_buffer_with_retain_or_create_graph3", graph_is_created},
           }};
 }
 

@@ -1,11 +1,12 @@
 #include "conformance/judge.h"
 
+#include "conformance/compare.h"
+#include "conformance/higher_order.h"
 #include "conformance/observe.h"
 #include "passes/registry.h"
 #include "pipeline/pipeline.h"
 #include "support/one_thread.h"
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -13,7 +14,6 @@
 namespace tandem::conformance {
 namespace {
 
-constexpr size_t kDifferencesShown = 8;
 /// The clean-up of the pipeline, in its order.
 constexpr const char* kPasses[] = {"remove-no-ops", "merge-duplicates", "remove-dead-nodes"};
 
@@ -67,6 +67,7 @@ class Judge {
     run_compiled(Mutations::in_graph);
     if (results_.front().outcome != ModeResult::Outcome::Passed) return results_;
     run_compiled(Mutations::epilogue);
+    run_higher_order();
     run_min_cut();
     // With a calling form of its own the program cannot be taken stage by stage.
     if (!eager_.compile) {
@@ -112,30 +113,9 @@ class Judge {
   }
 
   void compare(ModeResult& result, const Observation& eager, const Observation& compiled) {
-    std::vector<std::string>& differences = result.differences;
     check_case(result, eager);
-    if (compiled.touched) {
-      differences.push_back("the call raised, but it has changed the " + compiled.touched_what);
-    }
-    std::map<std::string, const Record*> found;
-    for (const Record& record : compiled.records) found[record.what] = &record;
-    for (const Record& record : eager.records) {
-      std::string text;
-      if (const auto other = found.find(record.what); other != found.end()) {
-        text = difference(record, *other->second, settings_);
-        found.erase(other);
-      } else if (compiled.error.empty()) {  // a call that raised shows nothing else
-        text = "only eager shows " + record.what + ": " + record.text;
-      }
-      if (!text.empty() && differences.size() < kDifferencesShown) {
-        differences.push_back(std::move(text));
-      }
-    }
-    size_t shown = 0;
-    for (const auto& [what, record] : found) {
-      if (eager.error.empty() && ++shown <= kDifferencesShown) {
-        differences.push_back("only compiled shows " + what + ": " + record->text);
-      }
+    for (std::string& text : differences(eager, compiled, settings_)) {
+      result.differences.push_back(std::move(text));
     }
     if (compiled.refused) result.refusal = compiled.error;
   }
@@ -257,6 +237,17 @@ class Judge {
     add(std::move(result));
   }
 
+  void run_higher_order() {
+    const Program eager = make(), program = make();
+    const Handle handle = compile(program, {});
+    ModeResult result{"higher order"};
+    int calls = 0;
+    const Observation found = observe_higher_order(program, handle.call, 0, settings_, calls);
+    const Observation expected = observe_higher_order(eager, eager.function, 0, settings_, calls);
+    result.differences = differences(expected, found, settings_);
+    add(std::move(result));
+  }
+
   void run_without(const std::string& pass) {
     ModeResult result{"without " + pass};
     // One more program for eager, too: the first one has been called.
@@ -281,9 +272,9 @@ class Judge {
 }  // namespace
 
 std::vector<std::string> mode_names() {
-  std::vector<std::string> names = {
-      "in graph", "second call",           "other thread", "memory",
-      "epilogue", "epilogue, second call", "min-cut",      "min-cut, second call"};
+  std::vector<std::string> names = {"in graph",     "second call", "other thread",
+                                    "memory",       "epilogue",    "epilogue, second call",
+                                    "higher order", "min-cut",     "min-cut, second call"};
   for (const char* pass : kPasses) names.push_back(std::string("without ") + pass);
   return names;
 }

@@ -5,18 +5,13 @@
 
 #include <c10/util/intrusive_ptr.h>
 
-#include <cctype>
-#include <limits>
+#include <functional>
 #include <map>
 #include <sstream>
-#include <string_view>
 #include <utility>
 
 namespace tandem::conformance {
 namespace {
-
-/// Long enough to tell errors apart, short enough to leave out what names nodes and addresses.
-constexpr size_t kErrorPrefix = 60;
 
 struct Named {
   std::string name;
@@ -107,7 +102,27 @@ std::string text_of(at::ArrayRef<T> list) {
   return out.str();
 }
 
-at::Tensor generator_state() { return at::detail::getDefaultCPUGenerator().get_state(); }
+/// Of a dimension with one element the stride means nothing.
+std::string strides_that_matter(const at::Tensor& tensor) {
+  std::vector<int64_t> strides = tensor.strides().vec();
+  for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
+    if (tensor.size(dim) == 1) strides[static_cast<size_t>(dim)] = 0;
+  }
+  return text_of(at::IntArrayRef(strides));
+}
+
+/// The default generator first.
+Tensors generator_states(const Inputs& inputs) {
+  Tensors states = {at::detail::getDefaultCPUGenerator().get_state()};
+  for (const at::Generator& generator : inputs.generators) states.push_back(generator.get_state());
+  return states;
+}
+bool same_states(const Tensors& a, const Tensors& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!testing::same_bits(a[i], b[i])) return false;
+  }
+  return true;
+}
 
 class Observer {
  public:
@@ -232,7 +247,7 @@ class Observer {
       if (!item.tensor.defined() || !item.tensor.is_leaf()) continue;
       at::Tensor grad = item.tensor.grad();
       add({"grad() of " + item.name, RecordKind::Gradient,
-           grad.defined() ? text_of(grad.strides()) : "undefined", data_of(grad)});
+           grad.defined() ? strides_that_matter(grad) : "undefined", data_of(grad)});
       item.tensor.mutable_grad().reset();
     }
   }
@@ -260,6 +275,63 @@ class Observer {
     differentiate(" after the writes");
   }
 
+  /// Gradients of the first result and of all results with a graph of their own, and of those once
+  /// more: in leaves, arguments and tangents.
+  void differentiate_twice() {
+    torch::manual_seed(9);
+    Tensors roots, tangents;
+    for (const Named& root : differentiable()) {
+      if (!root.name.starts_with("result")) continue;
+      roots.push_back(root.tensor);
+      tangents.push_back(
+          torch::randn(root.tensor.sizes(), root.tensor.options().requires_grad(true)));
+    }
+    if (roots.empty()) return;
+    differentiate_twice("result 0", {roots[0]}, {tangents[0]});
+    if (roots.size() > 1) differentiate_twice("all results", roots, tangents);
+  }
+
+  /// What the caller does next.
+  void go_on(const Tensors& arguments,
+             const std::function<Tensors(const Tensors&, const Tensors&)>& further) {
+    Tensors made;
+    std::string error = "none";
+    try {
+      made = further(arguments, results_);
+    } catch (const std::exception& raised) {
+      error = text_of(raised);
+    }
+    add({"error of what comes next", RecordKind::Error, error, {}});
+    for (const Named& item : all_) {
+      if (!item.tensor.defined()) continue;
+      add({item.name + " afterwards", RecordKind::Value, {}, data_of(item.tensor)});
+      text("requires_grad of " + item.name + " afterwards",
+           std::to_string(item.tensor.requires_grad()));
+      text("version of " + item.name + " afterwards", version_since_call(item.tensor));
+    }
+    torch::manual_seed(10);
+    const std::vector<Named> wanted = gradients_wanted();
+    Tensors wanted_tensors;
+    for (const Named& item : wanted) wanted_tensors.push_back(item.tensor);
+    for (size_t i = 0; i < made.size(); ++i) {
+      const std::string name = "what came next " + std::to_string(i);
+      look_at(name, made[i]);
+      if (!made[i].defined() || !made[i].requires_grad() || wanted.empty()) continue;
+      const at::Tensor tangent =
+          torch::randn(made[i].sizes(), made[i].options().requires_grad(false));
+      try {
+        const Tensors gradients =
+            torch::autograd::grad({made[i]}, wanted_tensors, {tangent}, true, false, true);
+        for (size_t j = 0; j < gradients.size(); ++j) {
+          add({"gradient of " + name + " in " + wanted[j].name, RecordKind::GradientSum,
+               gradients[j].defined() ? "defined" : "undefined", data_of(gradients[j])});
+        }
+      } catch (const std::exception& raised) {
+        add({"gradient of " + name, RecordKind::Error, text_of(raised), {}});
+      }
+    }
+  }
+
   void remember_versions() {
     for (const Named& item : all_) {
       if (item.tensor.defined()) {
@@ -269,6 +341,45 @@ class Observer {
   }
 
  private:
+  void differentiate_twice(const std::string& of, const Tensors& roots, const Tensors& tangents) {
+    const std::vector<Named> wanted = gradients_wanted();
+    std::vector<std::string> names;
+    Tensors inputs;
+    for (const Named& item : wanted) {
+      names.push_back(item.name);
+      inputs.push_back(item.tensor);
+    }
+    if (inputs.empty()) return;
+    try {
+      const Tensors first = torch::autograd::grad(roots, inputs, tangents, true, true, true);
+      Tensors again, second_tangents;
+      for (size_t i = 0; i < first.size(); ++i) {
+        add({"gradient with a graph of " + of + " in " + names[i], RecordKind::GradientSum,
+             !first[i].defined()        ? "undefined"
+             : first[i].requires_grad() ? "requires grad"
+                                        : "defined",
+             data_of(first[i])});
+        if (!first[i].defined() || !first[i].requires_grad()) continue;
+        again.push_back(first[i]);
+        second_tangents.push_back(
+            torch::randn(first[i].sizes(), first[i].options().requires_grad(false)));
+      }
+      if (again.empty()) return;
+      for (size_t i = 0; i < tangents.size(); ++i) {
+        names.push_back("tangent " + std::to_string(i));
+        inputs.push_back(tangents[i]);
+      }
+      const Tensors second =
+          torch::autograd::grad(again, inputs, second_tangents, true, false, true);
+      for (size_t i = 0; i < second.size(); ++i) {
+        add({"second gradient of " + of + " in " + names[i], RecordKind::GradientSum,
+             second[i].defined() ? "defined" : "undefined", data_of(second[i])});
+      }
+    } catch (const std::exception& error) {
+      add({"second gradient of " + of, RecordKind::Error, text_of(error), {}});
+    }
+  }
+
   void add(Record record) { observation_.records.push_back(std::move(record)); }
   void text(std::string what, std::string text) {
     add({std::move(what), RecordKind::Text, std::move(text), {}});
@@ -277,10 +388,11 @@ class Observer {
   void look_at(const std::string& name, const at::Tensor& tensor) {
     text(name, tensor.defined() ? "defined" : "undefined");
     if (!tensor.defined()) return;
+    tensor.grad_fn();  // a view renews it when asked; is_leaf() and requires_grad() do not ask
     text("dtype of " + name, c10::toString(tensor.scalar_type()));
     if (tensor.layout() == torch::kStrided) {
       text("sizes of " + name, text_of(tensor.sizes()));
-      text("strides of " + name, text_of(tensor.strides()));
+      text("strides of " + name, strides_that_matter(tensor));
       text("offset of " + name, std::to_string(tensor.storage_offset()));
       text("conj of " + name, std::to_string(tensor.is_conj()));
     }
@@ -379,24 +491,6 @@ Inputs make_inputs(const Program& program, int number) {
   return inputs;
 }
 
-bool is_close(const at::Tensor& a, const at::Tensor& b) {
-  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
-  if (!at::isFloatingType(a.scalar_type()) && !at::isComplexType(a.scalar_type())) return false;
-  const bool is_double =
-      a.scalar_type() == torch::kDouble || a.scalar_type() == torch::kComplexDouble;
-  const double eps =
-      is_double ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
-  const double largest = a.numel() ? a.abs().max().item<double>() : 0.0;
-  return a.numel() == 0 || (a - b).abs().max().item<double>() <= 8 * eps * largest;
-}
-
-/// Some errors begin with the name of the node that made a view: a custom function's in eager, ours
-/// here.
-std::string without_node(const std::string& text) {
-  const size_t end = text.find(" is a view and is being modified inplace");
-  return text.starts_with("Output ") && end != std::string::npos ? text.substr(end) : text;
-}
-
 }  // namespace
 
 Observation observe(const Program& program, const Call& call, int number,
@@ -404,7 +498,7 @@ Observation observe(const Program& program, const Call& call, int number,
   Observation observation;
   const Inputs inputs = make_inputs(program, number);
   const BeforeMap before = look_before(inputs);
-  const at::Tensor random = generator_state();
+  const Tensors random = generator_states(inputs);
   Tensors results;
   try {
     Tensors arguments = inputs.arguments;
@@ -413,7 +507,7 @@ Observation observe(const Program& program, const Call& call, int number,
     observation.error = text_of(error);
     observation.refused = dynamic_cast<const UnsupportedError*>(&error) != nullptr;
     observation.touched_what = what_changed(inputs, before);
-    if (observation.touched_what.empty() && !testing::same_bits(random, generator_state())) {
+    if (observation.touched_what.empty() && !same_states(random, generator_states(inputs))) {
       observation.touched_what = "the random stream";
     }
     observation.touched = !observation.touched_what.empty();
@@ -423,14 +517,20 @@ Observation observe(const Program& program, const Call& call, int number,
                                  observation.error.empty() ? "none" : observation.error,
                                  {}});
   if (!observation.error.empty()) return observation;
-  observation.records.push_back({"random stream", RecordKind::Value, {}, generator_state()});
+  const Tensors drawn = generator_states(inputs);
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    const std::string which = i == 0 ? "" : " " + std::to_string(i);
+    observation.records.push_back({"random stream" + which, RecordKind::Value, {}, drawn[i]});
+  }
   Observer observer(inputs, results, before, observation);
   observer.look_at_sharing();
   observer.look_at_results();
   observer.look_at_inputs();
   observer.differentiate("");
   observer.accumulate();
+  if (settings.second_order) observer.differentiate_twice();
   observer.remember_versions();
+  if (settings.further) observer.go_on(inputs.arguments, settings.further);
   if (settings.write_results) observer.write_results();
   for (const Named& item : named(inputs, {})) {
     if (item.tensor.defined() && item.tensor.is_leaf()) item.tensor.mutable_grad().reset();
@@ -483,65 +583,6 @@ std::string leftovers(const Program& program, const Call& call, int number,
   }
   if (bytes.now() != 0) out << bytes.now() << " bytes are held";
   return out.str();
-}
-
-std::string difference(const Record& eager, const Record& compiled, const Settings& settings) {
-  const auto both = [&](const std::string& a, const std::string& b) {
-    return eager.what + ": eager " + a + ", compiled " + b;
-  };
-  switch (eager.kind) {
-    case RecordKind::Text:
-      return eager.text == compiled.text ? "" : both(eager.text, compiled.text);
-    case RecordKind::Error: {
-      if ((eager.text == "none") != (compiled.text == "none")) {
-        return both(eager.text, compiled.text);
-      }
-      const std::string beginning = without_node(eager.text).substr(0, kErrorPrefix);
-      return without_node(compiled.text).find(beginning) != std::string::npos
-                 ? ""
-                 : both(eager.text, compiled.text);
-    }
-    case RecordKind::ResultHistory: {
-      if (eager.text == compiled.text) return "";
-      const auto is_view = [](const std::string& text) { return text.starts_with("view "); };
-      const auto is_none = [](const std::string& text) { return text.ends_with("none"); };
-      if (is_view(eager.text) != is_view(compiled.text) ||
-          is_none(eager.text) != is_none(compiled.text)) {
-        return both(eager.text, compiled.text);
-      }
-      if (!is_view(eager.text)) return "";
-      // The in-place form of a view op has a node of its own, of the same name but for its number.
-      const auto op = [](std::string text) {
-        while (!text.empty() && std::isdigit(static_cast<unsigned char>(text.back()))) {
-          text.pop_back();
-        }
-        return text;
-      };
-      if (op(eager.text) == op(compiled.text)) return "";
-      // Of a view whose base was written inside, eager makes the node anew, as a strided one; here
-      // it is the node of the view's own op.
-      const bool ours = compiled.text.find("Tandem") != std::string::npos;
-      const bool custom = eager.text.find("CppNode") != std::string::npos;
-      if (ours && (custom || settings.own_view_nodes)) return "";
-      return eager.text == "view AsStridedBackward0" && !ours ? ""
-                                                              : both(eager.text, compiled.text);
-    }
-    case RecordKind::Value:
-    case RecordKind::Gradient:
-    case RecordKind::GradientSum: {
-      if (eager.text != compiled.text) return both(eager.text, compiled.text);
-      const auto same = testing::same_bits(eager.value, compiled.value);
-      if (same) return "";
-      const bool may_round = eager.kind == RecordKind::GradientSum ||
-                             (eager.kind == RecordKind::Gradient && settings.sums_may_round);
-      if (may_round && eager.value.defined() && compiled.value.defined() &&
-          is_close(eager.value, compiled.value)) {
-        return "";
-      }
-      return eager.what + ": " + same.message();
-    }
-  }
-  return "";
 }
 
 }  // namespace tandem::conformance

@@ -10,11 +10,12 @@ namespace tandem::conformance {
 /// How two records of one name are compared.
 enum class RecordKind {
   Text,
-  Value,         // bit for bit, with dtype and sizes
-  Gradient,      // the same, or up to rounding where the program says so
-  GradientSum,   // up to rounding: sums over a call and what lies outside it
-  Error,         // the beginning of eager's text occurs in ours
-  ResultHistory  // a grad_fn: of a view the node of its op, otherwise whether there is one
+  Value,           // bit for bit, with dtype and sizes
+  Gradient,        // the same, or up to rounding where the program says so
+  GradientSum,     // up to rounding: sums over a call and what lies outside it
+  HigherGradient,  // the same, of gradients of gradients, where more is summed
+  Error,           // the beginning of eager's text occurs in ours
+  ResultHistory    // a grad_fn: of a view the node of its op, otherwise whether there is one
 };
 
 struct Record {
@@ -43,8 +44,5 @@ Observation observe(const Program& program, const Call& call, int number, const 
 /// which tensors and storages are still alive. As text, empty if nothing.
 std::string leftovers(const Program& program, const Call& call, int number,
                       const Settings& settings);
-
-/// Two records of one name. Empty if equal; otherwise what differs, with both values.
-std::string difference(const Record& eager, const Record& compiled, const Settings& settings);
 
 }  // namespace tandem::conformance

@@ -2,6 +2,7 @@
 
 #include "tandem/tandem.h"
 
+#include <ATen/core/Generator.h>
 #include <torch/torch.h>
 
 #include <functional>
@@ -17,6 +18,7 @@ struct Inputs {
   Tensors arguments;
   Tensors leaves{};   // where gradients arrive: what arguments were made from, parameters
   Tensors watched{};  // whatever else is looked at: bases of arguments, closed-over tensors
+  std::vector<at::Generator> generators{};  // besides the default one
 };
 
 /// A compiled function, whatever its calling form.
@@ -49,6 +51,10 @@ using MakeProgram = std::function<Program()>;
 struct Settings {
   /// Gradients may differ in the last bits: sums in another order (ruling 25).
   bool sums_may_round = false;
+  /// Data may differ, too: in-place ops on memory with gaps.
+  bool values_may_round = false;
+  /// What counts as rounding: so many eps of the largest value, or of `rounding_floor` if larger.
+  double rounding_eps = 8, rounding_floor = 0;
   /// Results that are views have a node of ours, not that of a view op.
   bool own_view_nodes = false;
   /// Words of our UnsupportedError for a program that eager runs; empty: it must run.
@@ -60,8 +66,16 @@ struct Settings {
   /// How often the function runs to be recorded, over the four calls of one handle with write-back
   /// in the graph; with write-back in the epilogue there are two.
   int64_t traces = 1, epilogue_traces = 1;
+  /// To which order gradients of gradients are compared. The kernel of an op without autograd
+  /// kernel is differentiated by eager only.
+  int orders = 3;
   /// Whether results are written in place after the call and everything is looked at again.
   bool write_results = true;
+  /// Whether gradients are taken with create_graph and differentiated again.
+  bool second_order = false;
+  /// What the caller does next, given the arguments and the results; what it makes is looked at and
+  /// differentiated.
+  std::function<Tensors(const Tensors&, const Tensors&)> further{};
   /// State of the calling thread (grad mode, autocast): calls its argument within it.
   std::function<void(const std::function<void()>&)> around{};
   /// Facts about the entry that served the first call.

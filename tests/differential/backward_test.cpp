@@ -268,20 +268,6 @@ TEST(Backward, TwoThreadsInOneGraph) {
   });
 }
 
-TEST(Backward, CreateGraphIsRefusedAndTheGraphStaysUsable) {
-  auto f = tandem::compile([](const Tensor& x) { return (x * x).sum(); });
-  const Tensor x = leaf({4});
-  const Tensor y = f(x);
-  EXPECT_EQ(test::error_text<UnsupportedError>(
-                [&] { grad({y}, {x}, {}, /*retain_graph=*/true, /*create_graph=*/true); }),
-            "call: backward with create_graph=true through a compiled function\n  remedy: compute "
-            "the inner gradient inside the compiled function with torch::autograd::grad(..., "
-            "/*retain_graph=*/true, /*create_graph=*/true)");
-  EXPECT_FALSE(x.grad().defined());
-  y.backward();
-  EXPECT_TRUE(same_bits(x.grad(), x.detach() * 2));
-}
-
 TEST(Backward, AnomalyModeFindsNothingInAHealthyCall) {
   expect_twins_agree([](Twin& twin) {
     torch::autograd::DetectAnomalyGuard anomaly;

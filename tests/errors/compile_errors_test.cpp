@@ -80,9 +80,6 @@ TEST(CompileErrors, WhatIsNotBuiltYet) {
   EXPECT_EQ(error_text<UnsupportedError>([&] { mark_static(x, 1); }),
             "options: mark_static of dimension 1 is not built yet\n"
             "  instead: leave it out; every size is static");
-  EXPECT_EQ(error_text<UnsupportedError>([] { mark_effectful("mylib::log"); }),
-            "options: mark_effectful of mylib::log is not built yet\n"
-            "  instead: ops that write an argument or draw random numbers are kept in order");
   EXPECT_EQ(error_text<UnsupportedError>([] {
               set_metadata_rule("mylib::op", [](auto operands) {
                 return std::vector<ir::TensorType>(operands.begin(), operands.end());

@@ -79,9 +79,6 @@ TEST(OptionsErrors, FieldsThatAreNotBuiltYet) {
   EXPECT_EQ(text_of<UnsupportedError>({.peak_limit_bytes = 1 << 20}),
             "options: peak_limit_bytes is not built yet\n"
             "  instead: leave it out; no limit is kept");
-  EXPECT_EQ(text_of<UnsupportedError>({.higher_order = false}),
-            "options: higher_order = false is not built yet\n"
-            "  instead: true, which keeps arguments alive until the backward");
   EXPECT_EQ(text_of<UnsupportedError>({.cache_dir = "cache"}),
             "options: cache_dir is not built yet\n"
             "  instead: leave it out; every process compiles for itself");

@@ -29,6 +29,7 @@ struct InputFacts {
   int64_t counter_of = -1;    // an earlier input with the same version counter
   int64_t group = -1;         // of inputs that share written memory: see Signature::groups
   bool closed_over = false;   // an argument that the function also reaches by itself
+  bool is_place = false;      // an argument that nobody reads: its place in autograd's graph counts
   bool data_written = false;  // through views too; the graph returns the new data
   bool history_changed =
       false;  // autograd saw the write: the input leaves the call with another grad_fn
@@ -117,6 +118,12 @@ struct GradientFacts {
   int64_t part = 0;    // of the backward that computes it
 };
 
+/// A node of the backward that draws random numbers or has an effect. Eager's backward gets there
+/// only from some of the results.
+struct EffectFacts {
+  std::vector<bool> tangents;  // by tangent: whether it leads there
+};
+
 /// View ops that make aliasing outputs from one tensor. Input 0 of the graph is that tensor; its
 /// outputs carry the index of the function's output. One graph per source, so that results of one
 /// `split` share their node.
@@ -143,6 +150,7 @@ struct TANDEM_API Signature {
   std::vector<BaseFacts> bases;
   std::vector<TangentFacts> tangents;
   std::vector<GradientFacts> gradients;
+  std::vector<EffectFacts> effects;  // of the backward, one per such node, in graph order
   std::vector<ViewReplay> replays;
   std::vector<EqualityFacts> equalities;
   std::optional<bool> grad_mode_after{};  // the function leaves grad mode like this

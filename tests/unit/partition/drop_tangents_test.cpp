@@ -165,6 +165,40 @@ TEST(DropTangents, KeepsADrawMadeFromAnUndefinedTangent) {
     })");
 }
 
+/// Two draws without operands: only the signature knows which tangents lead to them.
+constexpr char kTwoDraws[] = R"(
+    graph g.backward(%s: f32[3] saved 0, %d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {
+      backward:
+      %r0: f32[3] = aten.rand([3], dtype=f32, layout=none, device=cpu, pin_memory=none)
+      %a: f32[3] = aten.mul.Tensor(%d0, %r0)
+      %r1: f32[3] = aten.rand([3], dtype=f32, layout=none, device=cpu, pin_memory=none)
+      %b: f32[3] = aten.mul.Tensor(%d1, %s)
+      return %a: grad 0, %b: grad 1
+    })";
+
+TEST(DropTangents, DropsDrawsThatNoDefinedTangentLeadsTo) {
+  const std::vector<ir::EffectFacts> effects = {{{true, false}}, {{false, true}}};
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kTwoDraws), {false, true}, effects), R"(
+    graph g.backward(%s: f32[3] saved 0, %d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {
+      backward:
+      %r1: f32[3] = aten.rand([3], dtype=f32, layout=none, device=cpu, pin_memory=none)
+      %b: f32[3] = aten.mul.Tensor(%d1, %s)
+      return none: grad 0, %b: grad 1
+    })");
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kTwoDraws), {true, false}, effects), R"(
+    graph g.backward(%s: f32[3] saved 0, %d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {
+      backward:
+      %r0: f32[3] = aten.rand([3], dtype=f32, layout=none, device=cpu, pin_memory=none)
+      %a: f32[3] = aten.mul.Tensor(%d0, %r0)
+      return %a: grad 0, none: grad 1
+    })");
+}
+
+// A graph that comes without its signature: nobody knows, so nothing is dropped.
+TEST(DropTangents, KeepsAllDrawsOfAGraphWithoutSignature) {
+  EXPECT_EQ(drop_tangents(ir::parse(kTwoDraws), {false, true}).node_count(), 3);
+}
+
 TEST(DropTangents, KeepsAGradientThatDependsOnNoTangentAtAll) {
   constexpr char text[] = R"(
     graph g.backward(%s: f32[3] saved 0, %d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {

@@ -1,0 +1,116 @@
+#include "joint/ends.h"
+
+#include "joint/release_groups.h"
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+namespace tandem::joint {
+namespace {
+
+namespace autograd = torch::autograd;
+using ir::Place;
+using tracing::StandIn;
+
+autograd::Edge edge_now(const at::Tensor& tensor) { return autograd::impl::gradient_edge(tensor); }
+
+}  // namespace
+
+Ends::Ends(const tracing::Trace& trace, const signature::Reading& reading)
+    : trace_(trace), reading_(reading), order_(signature::calling_order(trace)) {
+  add_roots();
+  add_targets();
+}
+
+void Ends::add_root(Place place, const at::Tensor& of, int64_t part) {
+  roots_.push_back({place, part, of, edge_now(of)});
+}
+
+void Ends::add_roots() {
+  const ir::Signature& signature = reading_.signature;
+  for (size_t i = 0; i < signature.outputs.size(); ++i) {
+    const ir::OutputFacts& facts = signature.outputs[i];
+    const bool own = facts.kind == ir::OutputKind::Fresh || facts.own_history;
+    if (!own || !facts.requires_grad || facts.is_leaf) continue;
+    add_root({Place::Of::Output, static_cast<int64_t>(i)}, trace_.results().tensors[i], 0);
+  }
+  for (size_t i = 0; i < signature.bases.size(); ++i) {
+    if (!reading_.bases[i].tensor.defined()) continue;
+    add_root({Place::Of::Base, static_cast<int64_t>(i)}, reading_.bases[i].tensor, 0);
+  }
+  for (size_t i = 0; i < signature.inputs.size(); ++i) {
+    if (signature.is_rewritten(i))
+      add_root({Place::Of::Input, static_cast<int64_t>(i)}, input(i).tensor, parts_++);
+  }
+  for (size_t i = 0; i < signature.groups.size(); ++i) {
+    if (signature.groups[i].history_changed)
+      add_root({Place::Of::Group, static_cast<int64_t>(i)}, group(i).tensor, parts_++);
+  }
+}
+
+void Ends::add_target(Place::Of of, size_t index, bool after, const autograd::Edge& edge,
+                      bool cut) {
+  // A view that says it requires grad, since its base has come to: no gradient ends at it.
+  if (!edge.is_valid()) return;
+  Target& target = targets_.emplace_back();
+  target.place = {of, static_cast<int64_t>(index)};
+  target.after = after;
+  target.edge = edge;
+  if (cut) target.cut.emplace(edge);
+}
+
+void Ends::add_targets() {
+  const ir::Signature& signature = reading_.signature;
+  for (size_t i = 0; i < order_.size(); ++i) {
+    const StandIn& one = input(i);
+    const ir::InputFacts& facts = signature.inputs[i];
+    if (facts.duplicate_of >= 0 || signature.is_view_of_group(i)) continue;
+    if (one.edge.is_valid()) {
+      const bool view = is_view_member(trace_, one);
+      add_target(Place::Of::Input, i, false, one.edge, view || one.is_place);
+      // A view renews its grad_fn when the version of its base moves: uses before and after then
+      // end at two places.
+      if (view && reading_.effects == signature::Effects::Kept && !facts.history_changed &&
+          facts.requires_grad_after && !(edge_now(one.tensor) == one.edge)) {
+        add_target(Place::Of::Input, i, true, edge_now(one.tensor), true);
+      }
+    } else if (facts.requires_grad_after && facts.is_leaf_after) {
+      add_target(Place::Of::Input, i, false, edge_now(one.tensor),
+                 false);  // requires_grad_() inside
+    }
+  }
+  for (size_t i = 0; i < signature.groups.size(); ++i) {
+    if (group(i).edge.is_valid()) add_target(Place::Of::Group, i, false, group(i).edge, false);
+  }
+  for (size_t i = 0; i < signature.outputs.size(); ++i) {
+    if (signature.outputs[i].made_leaf)
+      add_target(Place::Of::Output, i, false, edge_now(trace_.results().tensors[i]), false);
+  }
+  if (reading_.effects == signature::Effects::Dropped) return;
+  for (size_t i = 0; i < order_.size(); ++i) {
+    const ir::InputFacts& facts = signature.inputs[i];
+    if (facts.duplicate_of >= 0) continue;
+    const bool view = signature.is_view_of_group(i) && is_view_member(trace_, input(i));
+    const bool rewritten = facts.history_changed && !signature.is_view_of_group(i);
+    if ((view && facts.requires_grad_after) || rewritten)
+      add_target(Place::Of::Input, i, true, edge_now(input(i).tensor), true);
+  }
+  for (size_t i = 0; i < signature.groups.size(); ++i) {
+    if (signature.groups[i].history_changed)
+      add_target(Place::Of::Group, i, true, edge_now(group(i).tensor), true);
+  }
+}
+
+std::vector<const Target*> Ends::prepare(int64_t part) {
+  std::vector<const Target*> wanted;
+  for (const Target& target : targets_) {
+    bool own = false;
+    for (const Root& root : roots_)
+      own = own || (part > 0 && root.part == part && target.after && target.place == root.place);
+    if (target.cut) own ? target.cut->open() : target.cut->close();
+    if (!own) wanted.push_back(&target);
+  }
+  return wanted;
+}
+
+}  // namespace tandem::joint

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <ATen/core/operator_name.h>
+
+#include <cstdint>
+#include <string>
+
+namespace tandem::ops {
+
+/// Calls of the op `mylib::log`, all overloads, or of one overload `mylib::log.text`, are effects
+/// from now on. A UserError if there is no such op, or if it returns a view. Any thread.
+void mark_effectful(const std::string& name);
+
+bool is_marked_effectful(const c10::OperatorName& name);
+
+/// Grows with every op that is marked: what was compiled before may have dropped its calls.
+uint64_t effect_marks();
+
+}  // namespace tandem::ops

@@ -1,0 +1,125 @@
+#include "pipeline/program.h"
+
+#include "base/error.h"
+#include "ops/op_table.h"
+#include "signature/read_signature.h"
+#include "tracing/draws.h"
+
+#include <algorithm>
+
+namespace tandem::pipeline {
+namespace {
+
+detail::Flat own_arguments(const Program& program, const detail::Flat& arguments) {
+  detail::Flat own = arguments;
+  own.tensors.resize(program.own_tensors(arguments));
+  return own;
+}
+
+/// The state of the call, for the function; the backward's, for everything after it.
+class CallersSwitches {
+ public:
+  explicit CallersSwitches(const Program& program) : before_(tracing::ThreadSwitches::now()) {
+    if (program.is_derived()) program.switches.restore();
+  }
+  ~CallersSwitches() { before_.restore(); }
+  CallersSwitches(const CallersSwitches&) = delete;
+  CallersSwitches& operator=(const CallersSwitches&) = delete;
+
+ private:
+  tracing::ThreadSwitches before_;
+};
+
+uint64_t fingerprint(const ir::Graph& graph, ir::NodeId after) {
+  uint64_t hash = 14695981039346656037U;
+  bool counts = after == ir::kNoNode;
+  graph.for_each_node([&](const ir::Node& node) {
+    // Not views: how inputs lie in each other decides which are recorded.
+    if (counts && node.kind() == ir::NodeKind::Op && !ops::info(node.op()).is_view) {
+      const auto op = reinterpret_cast<uintptr_t>(&node.op().schema());
+      hash = (hash ^ op) * 1099511628211U;
+    }
+    counts = counts || node.id() == after;
+  });
+  return hash;
+}
+
+/// Sets the generators to where they stood at a call. Returns where they stand.
+std::vector<at::Tensor> exchange_states(const joint::Derivation& derivation,
+                                        const std::vector<at::Tensor>& states) {
+  std::vector<at::Tensor> before;
+  for (size_t i = 0; i < states.size(); ++i)
+    before.push_back(tracing::exchange_generator_state(states[i], derivation.generators[i]));
+  return before;
+}
+
+}  // namespace
+
+size_t Program::own_tensors(const detail::Flat& arguments) const {
+  return is_derived() ? derivations.front().arguments : arguments.tensors.size();
+}
+
+std::vector<std::string> Program::tensor_names(const detail::Flat& arguments) const {
+  std::vector<std::string> names = function.tensor_names(own_arguments(*this, arguments));
+  for (size_t order = 0; order < derivations.size(); ++order) {
+    const joint::Derivation& one = derivations[order];
+    for (size_t i = 0; i < one.replaced.size(); ++i)
+      names.push_back(base::str("written closed-over tensor ", i, " as it was before the call"));
+    for (size_t i = 0; i < one.beyond.size() + one.roots.size(); ++i)
+      names.push_back(base::str("tensor ", i, " as the call leaves it"));
+    for (size_t i = 0; i < one.generators.size(); ++i)
+      names.push_back(base::str("state of generator ", i));
+    for (size_t i = 0; i < one.defined.size(); ++i) {
+      if (one.defined[i]) names.push_back(base::str("tangent ", i, " of order ", order + 1));
+    }
+  }
+  return names;
+}
+
+std::vector<tracing::Replacement> Program::replacements() const {
+  std::vector<tracing::Replacement> all;
+  for (const joint::Derivation& one : derivations) {
+    for (size_t i = 0; i < one.replaced.size(); ++i)
+      all.push_back({one.replaced[i], one.arguments + i});
+  }
+  return all;
+}
+
+ProgramRun run_program(const Program& program, tracing::Trace& trace) {
+  // The outermost differentiation began first.
+  std::vector<std::vector<at::Tensor>> states(program.derivations.size());
+  for (size_t i = program.derivations.size(); i-- > 0;) {
+    const joint::Derivation& one = program.derivations[i];
+    for (size_t k = 0; k < one.generators.size(); ++k)
+      states[i].push_back(trace.argument(one.first_state() + k));
+    states[i] = exchange_states(one, states[i]);
+  }
+  const ir::NodeId before = trace.recording().graph().last_node();
+  {
+    const CallersSwitches switches(program);
+    if (program.is_derived()) {
+      trace.run(detail::FlatFunction(
+          [&](const detail::Flat& all) { return program.function(own_arguments(program, all)); }));
+    } else {
+      trace.run(program.function);
+    }
+  }
+  const uint64_t found = fingerprint(trace.recording().graph(), before);
+  TANDEM_REQUIRE(!program.is_derived() || found == program.fingerprint, "call",
+                 "backward with create_graph=true traces the function again, and now it calls "
+                 "other ops than in the call",
+                 "\n  cause:  host code depends on something that has changed since",
+                 "\n  remedy: run the call and its backward in the same state of modules and "
+                 "variables");
+  ProgramRun run{.fingerprint = found};
+  for (size_t i = 0; i < program.derivations.size(); ++i) {
+    exchange_states(program.derivations[i], states[i]);
+    const auto effects = i == 0 ? signature::Effects::Kept : signature::Effects::Dropped;
+    const signature::Reading reading = signature::read_signature(trace, effects);
+    run.happened = trace.recording().graph().last_node();
+    trace.set_results(joint::record_gradients(trace, reading, program.derivations[i]));
+  }
+  return run;
+}
+
+}  // namespace tandem::pipeline

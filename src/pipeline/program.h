@@ -1,0 +1,50 @@
+#pragma once
+
+#include "joint/derivation.h"
+#include "tandem/function.h"
+#include "tracing/ambient.h"
+#include "tracing/trace.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tandem::pipeline {
+
+/// What is traced: the user's function, or gradients of it of some order.
+struct Program {
+  Program(detail::FlatFunction function)  // NOLINT: a function is a program
+      : function(std::move(function)) {}
+
+  detail::FlatFunction function;
+  std::vector<joint::Derivation> derivations{};  // one after the other
+
+  // Of the call that is differentiated: the function must run as it did then.
+  tracing::ThreadSwitches switches{};
+  uint64_t fingerprint = 0;
+
+  /// Runs of the function for the sake of its gradients; shared by all that is derived from one
+  /// function.
+  std::shared_ptr<std::atomic<int64_t>> derived_traces = std::make_shared<std::atomic<int64_t>>(0);
+
+  bool is_derived() const { return !derivations.empty(); }
+  /// How many tensors the function itself takes; the rest of a list belongs to the derivations.
+  size_t own_tensors(const detail::Flat& arguments) const;
+  std::vector<std::string> tensor_names(const detail::Flat& arguments) const;
+  std::vector<tracing::Replacement> replacements() const;
+};
+
+/// What one run of a program is known by afterwards.
+struct ProgramRun {
+  /// Tells one run of the function from another: which ops it called, in order.
+  uint64_t fingerprint = 0;
+  /// Of a derived program: the last node of what calls before have done already.
+  ir::NodeId happened = ir::kNoNode;
+};
+
+/// Runs the program into a trace.
+ProgramRun run_program(const Program& program, tracing::Trace& trace);
+
+}  // namespace tandem::pipeline

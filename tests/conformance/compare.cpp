@@ -1,0 +1,239 @@
+#include "conformance/compare.h"
+
+#include "support/same_bits.h"
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+#include <map>
+#include <string_view>
+#include <utility>
+
+namespace tandem::conformance {
+namespace {
+
+constexpr size_t kDifferencesShown = 8;
+/// Long enough to tell errors apart, short enough to leave out what names nodes and addresses.
+constexpr size_t kErrorPrefix = 60;
+/// libtorch's words for a saved tensor that was written.
+constexpr const char* kModified = "has been modified by an inplace operation";
+
+/// `more` is by how much more than the settings say.
+bool is_close(const at::Tensor& a, const at::Tensor& b, const Settings& settings, double more = 1) {
+  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
+  if (!at::isFloatingType(a.scalar_type()) && !at::isComplexType(a.scalar_type())) return false;
+  const bool is_double =
+      a.scalar_type() == torch::kDouble || a.scalar_type() == torch::kComplexDouble;
+  const double eps =
+      is_double ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+  const double largest = a.numel() ? a.abs().max().item<double>() : 0.0;
+  return a.numel() == 0 ||
+         (a - b).abs().max().item<double>() <=
+             more * settings.rounding_eps * eps * std::max(largest, settings.rounding_floor);
+}
+
+/// Some errors begin with the name of the node that made a view: a custom function's in eager, ours
+/// here.
+std::string without_node(const std::string& text) {
+  for (const char* words : {" is a view and is being modified inplace",
+                            " is a view and its base or another view of its base"}) {
+    const size_t end = text.find(words);
+    if (text.starts_with("Output ") && end != std::string::npos) return text.substr(end);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string difference(const Record& eager, const Record& compiled, const Settings& settings) {
+  const auto both = [&](const std::string& a, const std::string& b) {
+    return eager.what + ": eager " + a + ", compiled " + b;
+  };
+  switch (eager.kind) {
+    case RecordKind::Text:
+      return eager.text == compiled.text ? "" : both(eager.text, compiled.text);
+    case RecordKind::Error: {
+      if ((eager.text == "none") != (compiled.text == "none")) {
+        return both(eager.text, compiled.text);
+      }
+      // Both find the write; a view of several says so in its own words.
+      if (eager.text.find("another view of its base has been modified") != std::string::npos &&
+          compiled.text.find(kModified) != std::string::npos) {
+        return "";
+      }
+      const std::string beginning = without_node(eager.text).substr(0, kErrorPrefix);
+      return without_node(compiled.text).find(beginning) != std::string::npos
+                 ? ""
+                 : both(eager.text, compiled.text);
+    }
+    case RecordKind::ResultHistory: {
+      if (eager.text == compiled.text) return "";
+      const auto is_view = [](const std::string& text) { return text.starts_with("view "); };
+      const auto is_none = [](const std::string& text) { return text.ends_with("none"); };
+      if (is_view(eager.text) != is_view(compiled.text) ||
+          is_none(eager.text) != is_none(compiled.text)) {
+        return both(eager.text, compiled.text);
+      }
+      if (!is_view(eager.text)) return "";
+      // The in-place form of a view op has a node of its own, of the same name but for its number.
+      const auto op = [](std::string text) {
+        while (!text.empty() && std::isdigit(static_cast<unsigned char>(text.back()))) {
+          text.pop_back();
+        }
+        // reshape() of memory with gaps.
+        return text == "view ReshapeAliasBackward" ? std::string("view ViewBackward") : text;
+      };
+      if (op(eager.text) == op(compiled.text)) return "";
+      // Of a view whose base was written inside, eager makes the node anew, as a strided one; here
+      // it is the node of the view's own op.
+      const bool ours = compiled.text.find("Tandem") != std::string::npos;
+      const bool custom = eager.text.find("CppNode") != std::string::npos;
+      if (ours && (custom || settings.own_view_nodes)) return "";
+      return eager.text == "view AsStridedBackward0" && !ours ? ""
+                                                              : both(eager.text, compiled.text);
+    }
+    case RecordKind::Value:
+    case RecordKind::Gradient:
+    case RecordKind::GradientSum:
+    case RecordKind::HigherGradient: {
+      if (eager.text != compiled.text) return both(eager.text, compiled.text);
+      const auto same = testing::same_bits(eager.value, compiled.value);
+      if (same) return "";
+      const bool higher = eager.kind == RecordKind::HigherGradient;
+      const bool may_round = higher || eager.kind == RecordKind::GradientSum ||
+                             settings.values_may_round ||
+                             (eager.kind == RecordKind::Gradient && settings.sums_may_round);
+      if (may_round && eager.value.defined() && compiled.value.defined() &&
+          is_close(eager.value, compiled.value, settings, higher ? 8 : 1)) {
+        return "";
+      }
+      return eager.what + ": " + same.message();
+    }
+  }
+  return "";
+}
+
+/// Eager raises since a tensor that it saved was written. A compiled call that did not have to save
+/// it may answer instead, if the answer is that from before the write.
+bool answers_unharmed(const Record& error, const std::map<std::string, const Record*>& compiled,
+                      const Settings& settings) {
+  constexpr std::string_view kWhen = " after the writes";
+  if (error.kind != RecordKind::Error || error.text.find(kModified) == std::string::npos) {
+    return false;
+  }
+  const bool later = error.what.find("what came next") != std::string::npos;
+  if (!later && !error.what.ends_with(kWhen)) return false;
+  const std::string of =
+      (later ? error.what : error.what.substr(0, error.what.size() - kWhen.size())) + " in ";
+  bool answered = false;
+  for (const auto& [what, record] : compiled) {
+    if (!what.starts_with(of) || what.ends_with(kWhen) == later) continue;
+    answered = true;
+    // What the caller did in between, and writes to arguments, may change the gradient itself.
+    if (later || settings.further || what.find(" in leaf ") == std::string::npos) continue;
+    const auto before = compiled.find(what.substr(0, what.size() - kWhen.size()));
+    if (before == compiled.end() || before->second->text != record->text) return false;
+    if (!testing::same_bits(before->second->value, record->value) &&
+        !is_close(before->second->value, record->value, settings)) {
+      return false;
+    }
+  }
+  return answered;
+}
+
+/// The other way round: eager asks no formula, since no gradient that is wanted lies behind it.
+bool asks_in_vain(const Record& error, const Observation& eager) {
+  if (error.kind != RecordKind::Error || error.text.find(kModified) == std::string::npos) {
+    return false;
+  }
+  constexpr std::string_view kWhen = " after the writes";
+  const size_t when = error.what.find(kWhen);
+  const std::string of = error.what.substr(0, when) + " in ";
+  bool asked = false;
+  for (const Record& record : eager.records) {
+    if (!record.what.starts_with(of) ||
+        record.what.ends_with(kWhen) != (when != std::string::npos)) {
+      continue;
+    }
+    if (record.text != "undefined") return false;
+    asked = true;
+  }
+  return asked;
+}
+
+/// A view that was renewed, as its base was written: in eager it no longer leads to an argument
+/// that is itself a view of that base. Here it does: the gradient in the argument is defined.
+bool has_renewed_views(const Observation& eager, const Observation& compiled) {
+  for (const Record& record : eager.records) {
+    if (record.kind != RecordKind::ResultHistory || record.text != "view AsStridedBackward0") {
+      continue;
+    }
+    for (const Record& other : compiled.records) {
+      if (other.what == record.what && other.text != record.text) return true;
+    }
+  }
+  return false;
+}
+
+std::vector<std::string> differences(const Observation& eager, const Observation& compiled,
+                                     const Settings& settings) {
+  std::vector<std::string> all;
+  if (compiled.touched) {
+    all.push_back("the call raised, but it has changed the " + compiled.touched_what);
+  }
+  std::map<std::string, const Record*> found;
+  for (const Record& record : compiled.records) found[record.what] = &record;
+  std::vector<std::string> unharmed;
+  for (const Record& record : eager.records) {
+    if (!found.contains(record.what) && answers_unharmed(record, found, settings)) {
+      unharmed.push_back(record.what);
+    }
+  }
+  for (const std::string& what : unharmed) {
+    const size_t when = what.find(" after the writes");
+    const std::string of = what.substr(0, when) + " in ";
+    std::erase_if(found, [&](const auto& item) {
+      return item.first.starts_with(of) &&
+             (when == std::string::npos || item.first.ends_with(" after the writes"));
+    });
+  }
+  std::vector<std::string> in_vain;
+  for (const Record& record : compiled.records) {
+    if (asks_in_vain(record, eager)) in_vain.push_back(record.what);
+  }
+  for (const std::string& what : in_vain) found.erase(what);
+  const bool renewed = has_renewed_views(eager, compiled);
+  for (const Record& record : eager.records) {
+    std::string text;
+    const bool to_argument = record.what.find(" in argument ") != std::string::npos ||
+                             record.what.find(" in watched ") != std::string::npos;
+    if (renewed && to_argument && record.what.starts_with("gradient")) {
+      found.erase(record.what);
+      continue;
+    }
+    const bool is_vain = std::ranges::any_of(in_vain, [&](const std::string& what) {
+      const size_t when = what.find(" after the writes");
+      return record.what.starts_with(what.substr(0, when) + " in ") &&
+             record.what.ends_with(" after the writes") == (when != std::string::npos);
+    });
+    if (is_vain) continue;
+    if (const auto other = found.find(record.what); other != found.end()) {
+      text = difference(record, *other->second, settings);
+      found.erase(other);
+    } else if (std::ranges::find(unharmed, record.what) != unharmed.end()) {
+      continue;
+    } else if (compiled.error.empty()) {  // a call that raised shows nothing else
+      text = "only eager shows " + record.what + ": " + record.text;
+    }
+    if (!text.empty() && all.size() < kDifferencesShown) all.push_back(std::move(text));
+  }
+  size_t shown = 0;
+  for (const auto& [what, record] : found) {
+    if (eager.error.empty() && ++shown <= kDifferencesShown) {
+      all.push_back("only compiled shows " + what + ": " + record->text);
+    }
+  }
+  return all;
+}
+
+}  // namespace tandem::conformance

@@ -1,0 +1,152 @@
+#include "conformance/categories.h"
+#include "conformance/inputs.h"
+
+#include <gtest/gtest.h>
+
+/// Programs that the fuzzer found to differ from eager, shrunk.
+namespace tandem::conformance {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct ReturnsInput : torch::autograd::Function<ReturnsInput> {
+  static at::Tensor forward(AutogradContext*, at::Tensor x) { return x; }
+  static variable_list backward(AutogradContext*, variable_list grads) { return {grads[0] * 0.5}; }
+};
+
+struct Product : torch::autograd::Function<Product> {
+  static at::Tensor forward(AutogradContext* context, at::Tensor x, at::Tensor y) {
+    context->save_for_backward({x, y});
+    return x * y;
+  }
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    const variable_list saved = context->get_saved_variables();
+    return {grads[0] * saved[1], grads[0] * saved[0]};
+  }
+};
+
+Inputs with_gaps() {
+  at::Tensor base = torch::randn({3, 3});
+  return {{base.diagonal()}, {}, {base}};
+}
+
+Inputs transposed() {
+  at::Tensor base = torch::randn({2, 4});
+  return {{base.t()}, {}, {base}};
+}
+
+/// A function of what it closes over.
+MakeProgram closing_over(std::function<at::Tensor()> make,
+                         std::function<Tensors(const at::Tensor&, Tensors&)> function) {
+  return [=] {
+    const at::Tensor closed = make();
+    return Program{[closed] {
+                     Inputs inputs{{torch::randn({2}).requires_grad_()}};
+                     inputs.leaves = inputs.arguments;
+                     (closed.is_leaf() ? inputs.leaves : inputs.watched).push_back(closed);
+                     return inputs;
+                   },
+                   [=](Tensors& a) { return function(closed, a); }};
+  };
+}
+
+void view_without_grad_gets_history(Session& session) {
+  session.judge(
+      [] {
+        Inputs inputs;
+        const at::Tensor base = torch::zeros({2}), x = torch::randn({2}).requires_grad_();
+        inputs.arguments = {base.view({2}), x};
+        inputs.leaves = {x};
+        inputs.watched = {base};
+        return inputs;
+      },
+      [](Tensors& a) -> Tensors {
+        a[0].sub_(a[1]);
+        return {a[1] * 2};
+      });
+}
+
+Settings refused_with(const char* words) {
+  Settings settings;
+  settings.refused = words;
+  return settings;
+}
+
+}  // namespace
+
+Category fuzz_found() {
+  return {"Found by the fuzzer",
+          {
+              judged("contiguous() of memory with gaps, written before", with_gaps,
+                     [](Tensors& a) -> Tensors {
+                       a[0].addcdiv_(a[0], a[0].abs() + 0.5, 0.5);
+                       return {a[0].contiguous()};
+                     }),
+              judged("contiguous() of a transposed argument after masked_fill_", transposed,
+                     [](Tensors& a) -> Tensors {
+                       a[0].masked_fill_(a[0] > 0, 1);
+                       return {a[0].contiguous()};
+                     }),
+              judged("masked_fill_ of the transpose of a result", plain({{2, 4}}),
+                     [](Tensors& a) -> Tensors {
+                       const at::Tensor y = a[0] * 2;
+                       y.t().masked_fill_(y.t() > 0, 1);
+                       return {y, y.contiguous()};
+                     }),
+              judged("transpose_ and masked_fill_ of an argument", plain({{4, 2}}),
+                     [](Tensors& a) -> Tensors {
+                       a[0].transpose_(0, 1).masked_fill_(a[0] > 0, 1);
+                       return {a[0] * 2};
+                     }),
+              judged(
+                  "a formula that compares its gradient, left out", leaves({{1, 4}}),
+                  [](Tensors& a) -> Tensors {
+                    const at::Tensor y = a[0].diff();
+                    return {y, y.logcumsumexp(1)};
+                  },
+                  [] {
+                    Settings settings;
+                    settings.backward_raises = "modified by an inplace operation";
+                    return settings;
+                  }()),
+              judged("view of a leaf made on the memory of an argument", plain({{3}}),
+                     [](Tensors& a) -> Tensors {
+                       const at::Tensor leaf = a[0].detach().requires_grad_();
+                       return {leaf.view({3, 1}), leaf};
+                     }),
+              {"view of what a custom function makes of a closed-over tensor",
+               [](Session& session) {
+                 session.judge(closing_over([] { return torch::randn({2}).requires_grad_(); },
+                                            [](const at::Tensor& closed, Tensors&) -> Tensors {
+                                              return {ReturnsInput::apply(closed).view({2, 1})};
+                                            }));
+               }},
+              {"custom function on a closed-over tensor that was written",
+               [](Session& session) {
+                 session.judge(closing_over([] { return torch::randn({2}).requires_grad_() * 2; },
+                                            [](const at::Tensor& closed, Tensors& a) -> Tensors {
+                                              closed.mul_(2);
+                                              return {Product::apply(closed, a[0])};
+                                            }),
+                               refused_with("that the function has written before"));
+               }},
+              {"view without grad gets a history", view_without_grad_gets_history},
+              judged(
+                  "foreach op that writes the same memory twice", plain({{2}}),
+                  [](Tensors& a) -> Tensors {
+                    at::_foreach_add_({a[0], a[0].view({2, 1})}, 1);
+                    return {a[0]};
+                  },
+                  refused_with("writes the same memory twice")),
+              judged(
+                  "write to as_strided of a view", plain({{6}}),
+                  [](Tensors& a) -> Tensors {
+                    a[0].view({2, 3}).as_strided({2, 2}, {2, 1}, 1).mul_(2);
+                    return {a[0] * 2};
+                  },
+                  refused_with("as_strided() took of another view")),
+          }};
+}
+
+}  // namespace tandem::conformance

@@ -1,0 +1,342 @@
+/// Gradients of gradients through compiled calls, against eager to the third order.
+#include "support/error_text.h"
+#include "support/one_thread.h"
+#include "support/same_bits.h"
+#include "support/twins.h"
+#include "tandem/tandem.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace tandem::testing {
+namespace {
+
+using at::Tensor;
+using torch::autograd::grad;
+
+Tensor leaf(at::IntArrayRef sizes) { return torch::randn(sizes, torch::kDouble).requires_grad_(); }
+
+/// The gradient of the sum, to be differentiated again.
+Tensor slope(const Tensor& y, const Tensor& x) {
+  return grad({y.sum()}, {x}, {}, /*retain_graph=*/true, /*create_graph=*/true)[0];
+}
+
+torch::nn::Sequential tanh_net(int64_t in, int64_t out) {
+  torch::nn::Sequential net(torch::nn::Linear(in, 8), torch::nn::Tanh(), torch::nn::Linear(8, 8),
+                            torch::nn::Tanh(), torch::nn::Linear(8, out));
+  net->to(torch::kDouble);
+  return net;
+}
+
+void record_gradients(Twin& twin, const torch::nn::Sequential& net) {
+  for (const auto& item : net->named_parameters())
+    twin.record_sum("gradient of " + item.key(), item.value().grad());
+}
+
+TEST(HigherOrder, GradientPenalty) {
+  expect_twins_agree([](Twin& twin) {
+    torch::nn::Sequential critic = tanh_net(3, 1);
+    auto score = twin.compile([critic](const Tensor& x) mutable { return critic->forward(x); });
+    torch::optim::SGD optimizer(critic->parameters(), 0.1);
+    for (int step = 0; step < 5; ++step) {
+      optimizer.zero_grad();
+      const Tensor x = leaf({4, 3});
+      const Tensor out = score(x);
+      const Tensor penalty = (slope(out, x).norm(2, 1) - 1).pow(2).mean();
+      (out.mean() + 10 * penalty).backward();
+      record_gradients(twin, critic);
+      optimizer.step();
+    }
+  });
+}
+
+TEST(HigherOrder, HessianVectorProduct) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x) { return (x.sin() * x.prod(0)).exp().sum(); });
+    const Tensor x = leaf({5}), v = torch::randn({5}, torch::kDouble);
+    const Tensor gradient = slope(f(x), x);
+    twin.record_sum("Hv", grad({gradient}, {x}, {v}, true)[0]);
+    // The same by differentiating in the tangent.
+    const Tensor t = torch::ones({}, torch::kDouble).requires_grad_();
+    const Tensor g = grad({f(x)}, {x}, {t}, true, true)[0];
+    twin.record("gradient by the tangent", grad({(g * v).sum()}, {t}, {}, true)[0]);
+  });
+}
+
+/// u'' + u = 0 at random points.
+TEST(HigherOrder, PhysicsLossOutside) {
+  expect_twins_agree([](Twin& twin) {
+    torch::nn::Sequential net = tanh_net(1, 1);
+    auto u = twin.compile([net](const Tensor& x) mutable { return net->forward(x); });
+    for (int step = 0; step < 3; ++step) {
+      const Tensor x = leaf({6, 1});
+      const Tensor value = u(x);
+      const Tensor second = slope(slope(value, x), x);
+      (second + value).pow(2).mean().backward();
+      record_gradients(twin, net);
+    }
+  });
+}
+
+TEST(HigherOrder, PhysicsLossInside) {
+  expect_twins_agree([](Twin& twin) {
+    torch::nn::Sequential net = tanh_net(1, 1);
+    auto loss = twin.compile([net](const Tensor& x) mutable {
+      const Tensor value = net->forward(x);
+      return (slope(slope(value, x), x) + value).pow(2).mean();
+    });
+    for (int step = 0; step < 3; ++step) {
+      const Tensor x = leaf({6, 1});
+      loss(x).backward();
+      record_gradients(twin, net);
+      twin.record("gradient of the points", x.grad());
+    }
+  });
+}
+
+/// Two inner steps on weights that stay differentiable.
+TEST(HigherOrder, LearningToLearn) {
+  expect_twins_agree([](Twin& twin) {
+    const Tensor first = leaf({4, 1}), rate = leaf({});
+    auto loss = twin.compile([](const Tensor& w, const Tensor& x, const Tensor& y) {
+      return (x.matmul(w).tanh() - y).pow(2).mean();
+    });
+    const Tensor x = torch::randn({8, 4}, torch::kDouble), y = torch::randn({8, 1}, torch::kDouble);
+    Tensor w = first;
+    for (int inner = 0; inner < 2; ++inner) w = w - rate * slope(loss(w, x, y), w);
+    const Tensor outer = loss(w, x, y);
+    twin.record("loss", outer);
+    outer.backward();
+    twin.record("gradient of the first weights", first.grad());
+    twin.record("gradient of the rate", rate.grad());
+  });
+}
+
+TEST(HigherOrder, DropoutKeepsItsMask) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x) {
+      return torch::dropout(x * x * x, 0.5, /*train=*/true) * torch::rand_like(x) * x;
+    });
+    const Tensor x = leaf({32});
+    for (int call = 0; call < 2; ++call) {
+      Tensor order = f(x);
+      for (int i = 0; i < 3; ++i) {
+        twin.record("value", order);
+        order = slope(order, x);
+      }
+      twin.record("the next draw", torch::rand({1}));
+    }
+  });
+}
+
+TEST(HigherOrder, DrawsFromANamedGenerator) {
+  expect_twins_agree([](Twin& twin) {
+    at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(5);
+    auto f = twin.compile([](const Tensor& x, const at::Generator& from) {
+      return x.pow(3) * at::rand({4}, from, at::TensorOptions().dtype(at::kDouble));
+    });
+    const Tensor x = leaf({4});
+    twin.record("second order", slope(slope(f(x, generator), x), x));
+    twin.record("the next draw", at::rand({2}, generator));
+  });
+}
+
+/// Host code that autograd's own graph knows of and the recorded ops do not show.
+struct Rounds : torch::autograd::Function<Rounds> {
+  static Tensor forward(torch::autograd::AutogradContext*, const Tensor& x) { return x.round(); }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list tangents) {
+    return {tangents[0]};
+  }
+};
+
+TEST(HigherOrder, WhatAutogradWasToldCounts) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x) {
+      Tensor constant;
+      {
+        const torch::NoGradGuard no_grad;
+        constant = x * 3;
+      }
+      Tensor hooked = x.sin();
+      hooked.register_hook([](const Tensor& gradient) { return gradient * 2; });
+      return Rounds::apply(x * 3).pow(2) * constant * hooked * x.detach() * x;
+    });
+    const Tensor x = leaf({5});
+    Tensor order = f(x);
+    for (int i = 0; i < 3; ++i) {
+      order = slope(order, x);
+      twin.record("order", order);
+    }
+  });
+}
+
+TEST(HigherOrder, GradientInAResult) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x) { return x.exp(); });
+    const Tensor x = leaf({4});
+    const Tensor y = f(x);
+    twin.record("of the gradient, in the result", slope(slope(y, x), y));
+  });
+}
+
+TEST(HigherOrder, WithoutUseItIsAnOrdinaryBackward) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x) { return (x * x).sum(); });
+    const Tensor x = leaf({4});
+    f(x).backward({}, /*retain_graph=*/true, /*create_graph=*/true);
+    twin.record("gradient", x.grad().detach());
+    x.mutable_grad().reset();
+  });
+}
+
+TEST(HigherOrder, BufferThatNoGradientNeedsIsWrittenOnce) {
+  expect_twins_agree([](Twin& twin) {
+    torch::nn::BatchNorm1d norm(3);
+    norm->to(torch::kDouble);
+    auto f = twin.compile([norm](const Tensor& x) mutable { return norm->forward(x).tanh(); });
+    const Tensor x = leaf({6, 3});
+    twin.record("second order", slope(slope(f(x), x).pow(2), x));
+    twin.record("mean", norm->running_mean);
+    twin.record("calls", norm->num_batches_tracked);
+  });
+}
+
+TEST(HigherOrder, AWrittenArgumentIsKeptFromTheSecondTimeOn) {
+  const OneThread one_thread;
+  auto f = tandem::compile([](const Tensor& x) {
+    const Tensor y = x.exp();
+    x.mul_(2);
+    return y * x;
+  });
+  const auto second = [&](const auto& function) {
+    const Tensor w = torch::ones({3}, torch::kDouble).requires_grad_();
+    const Tensor x = w * 1.5;
+    return slope(slope(function(x), w), w);
+  };
+  EXPECT_EQ(test::error_text<UserError>([&] { second(f); }),
+            "call: backward with create_graph=true needs user_input 0 as it was before the call, "
+            "which writes it\n  remedy: run the step again: with Options::higher_order, from now "
+            "on each call keeps a copy until its backward; or write the tensor outside the "
+            "function");
+  EXPECT_TRUE(same_bits(second(f), second([](const Tensor& x) {
+                          const Tensor y = x.exp();
+                          x.mul_(2);
+                          return y * x;
+                        })));
+}
+
+TEST(HigherOrder, SwitchedOffItKeepsNoArguments) {
+  const auto cube = [](const Tensor& x) { return ((x + 1) * (x + 1)).sum(); };
+  auto with = tandem::compile(cube);
+  auto without = tandem::compile(cube, {.higher_order = false});
+  const auto alive_after_call = [](auto& f) {
+    Tensor x = leaf({3});
+    Tensor argument = x * 2;
+    const c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> weak(
+        argument.getIntrusivePtr());
+    const Tensor y = f(argument);
+    argument.reset();
+    return !weak.expired();
+  };
+  EXPECT_TRUE(alive_after_call(with));
+  EXPECT_FALSE(alive_after_call(without));
+  const Tensor x = leaf({3});
+  EXPECT_EQ(test::error_text<UserError>([&] { slope(without(x), x); }),
+            "call: backward with create_graph=true needs the arguments of the call, which were not "
+            "kept\n  remedy: leave Options::higher_order on; a graph that was lowered by itself "
+            "has no gradients of gradients: compile the function");
+  without(x).backward();  // the refusal has used nothing up
+  EXPECT_TRUE(x.grad().defined());
+}
+
+TEST(HigherOrder, ArgumentsAreFreedByTheBackward) {
+  auto f = tandem::compile([](const Tensor& x) { return ((x + 1) * (x + 1)).sum(); });
+  const Tensor x = leaf({3});
+  Tensor argument = x * 2;
+  const c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> weak(
+      argument.getIntrusivePtr());
+  const Tensor y = f(argument);
+  argument.reset();
+  y.backward();
+  EXPECT_TRUE(weak.expired());
+}
+
+TEST(HigherOrder, AnArgumentWrittenSinceIsEagersError) {
+  auto f = tandem::compile([](const Tensor& x, const Tensor& w) { return (x + w).pow(3); });
+  const Tensor x = torch::randn({3}, torch::kDouble), w = leaf({3});
+  const Tensor y = f(x, w);
+  x.add_(1);
+  EXPECT_NE(test::error_text<c10::Error>([&] {
+              slope(y, w);
+            }).find("has been modified by an inplace operation"),
+            std::string::npos);
+  EXPECT_TRUE(grad({y.sum()}, {w})[0].defined()) << "the first order reads what was saved";
+}
+
+TEST(HigherOrder, TheFunctionMustBeTheOneThatWasCalled) {
+  auto flag = std::make_shared<bool>(true);
+  auto f = tandem::compile([flag](const Tensor& x) { return *flag ? x.sin() : x.cos() * 2; });
+  const Tensor x = leaf({3});
+  const Tensor y = f(x);
+  *flag = false;
+  EXPECT_EQ(test::error_text<UserError>([&] { slope(y, x); }),
+            "call: backward with create_graph=true traces the function again, and now it calls "
+            "other ops than in the call\n  cause:  host code depends on something that has changed "
+            "since\n  remedy: run the call and its backward in the same state of modules and "
+            "variables");
+  EXPECT_TRUE(same_bits(grad({y.sum()}, {x})[0], x.detach().cos()));
+}
+
+TEST(HigherOrder, TracesAreCounted) {
+  auto f = tandem::compile([](const Tensor& x) { return x.sin(); });
+  const Tensor x = leaf({3});
+  EXPECT_EQ(f.stats().traces, 0);
+  const Tensor y = f(x);
+  EXPECT_EQ(f.stats().traces, 1);
+  const Tensor first = slope(y, x);
+  EXPECT_EQ(f.stats().traces, 2);
+  slope(first, x);
+  EXPECT_EQ(f.stats().traces, 3);
+  slope(slope(f(x), x), x);
+  EXPECT_EQ(f.stats().traces, 3) << "compiled once";
+}
+
+TEST(HigherOrder, AKernelThatFailsLeavesTheGeneratorWhereItWas) {
+  auto f = tandem::compile([](const Tensor& x, const Tensor& i) {
+    return torch::dropout(x.pow(3), 0.5, true).index_select(0, i);
+  });
+  const Tensor x = leaf({4});
+  const Tensor i = torch::tensor({0, 1});
+  const Tensor y = f(x, i);
+  i.data_ptr<int64_t>()[1] = 99;  // no version counter sees it
+  const Tensor before = at::detail::getDefaultCPUGenerator().get_state();
+  EXPECT_ANY_THROW(slope(y, x));
+  EXPECT_TRUE(same_bits(at::detail::getDefaultCPUGenerator().get_state(), before));
+}
+
+TEST(HigherOrder, FromSeveralThreads) {
+  const OneThread one_thread;
+  auto f = tandem::compile([](const Tensor& x) { return x.sin().exp(); });
+  const Tensor x = leaf({8});
+  const Tensor expected = slope(slope(x.sin().exp(), x), x);
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0};
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      const OneThread alone;
+      for (int k = 0; k < 5; ++k) right += at::equal(slope(slope(f(x), x), x), expected);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 20);
+}
+
+}  // namespace
+}  // namespace tandem::testing

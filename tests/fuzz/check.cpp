@@ -1,0 +1,252 @@
+#include "fuzz/check.h"
+
+#include "conformance/compare.h"
+#include "conformance/observe.h"
+#include "fuzz/interpret.h"
+#include "fuzz/op.h"
+#include "tandem/tandem.h"
+
+#include <memory>
+#include <sstream>
+#include <thread>
+
+namespace tandem::fuzz {
+namespace {
+
+using conformance::Inputs;
+using conformance::Observation;
+using conformance::Settings;
+
+constexpr int kCalls = 2;
+/// Far above rounding, far below what a mistake does.
+constexpr double kRoundingEps = 1 << 14;
+
+/// The program with what it closes over.
+struct Instance {
+  Instance(const ProgramSpec& spec, bool compiled) : spec(spec), interpreter(spec, compiled) {
+    torch::manual_seed(1);
+    closed = interpreter.make(spec.closure);
+    closure = given(spec.closure, closed);
+  }
+
+  Inputs inputs() const {
+    Inputs inputs;
+    const Tensors variables = interpreter.make(arguments);
+    inputs.arguments = given(arguments, variables);
+    const auto sort_in = [&](const Origin& origin, const Tensors& all) {
+      for (size_t index = 0; index < all.size(); ++index) {
+        (index < origin.leaves.size() ? inputs.leaves : inputs.watched).push_back(all[index]);
+      }
+    };
+    sort_in(arguments, variables);
+    sort_in(spec.closure, closed);
+    inputs.generators = {interpreter.generator()};
+    return inputs;
+  }
+
+  Tensors call(Tensors parameters) const {
+    parameters.insert(parameters.end(), closure.begin(), closure.end());
+    return interpreter.call(spec.function, std::move(parameters));
+  }
+
+  /// For the calls to come.
+  void vary() {
+    for (Leaf& leaf : arguments.leaves) {
+      const bool differentiable = at::isFloatingType(leaf.dtype) || at::isComplexType(leaf.dtype);
+      if (spec.variation == Variation::FlipGrad && differentiable) {
+        leaf.requires_grad = !leaf.requires_grad;
+      }
+    }
+    if (spec.variation == Variation::Wider && !arguments.leaves.empty() &&
+        !arguments.leaves[0].sizes.empty()) {
+      ++arguments.leaves[0].sizes[0];
+    }
+  }
+
+  const ProgramSpec& spec;
+  Interpreter interpreter;
+  Origin arguments = spec.arguments;
+  Tensors closed{}, closure{};
+};
+
+bool any_op(const std::vector<Statement>& statements, Trait trait) {
+  for (const Statement& statement : statements) {
+    if (statement.op != nullptr && statement.op->has(trait)) return true;
+    if (any_op(statement.body, trait)) return true;
+  }
+  return false;
+}
+
+void in_no_grad(const std::function<void()>& body) {
+  const at::NoGradGuard mode;
+  body();
+}
+
+Settings settings_of(const ProgramSpec& spec, const Interpreter& interpreter) {
+  Settings settings;
+  settings.rounding_eps = kRoundingEps;
+  settings.rounding_floor = 1;
+  settings.values_may_round = spec.rounds;
+  settings.sums_may_round = spec.rounds || any_op(spec.function.statements, kOtherFormula);
+  settings.second_order = spec.second_order;
+  if (spec.further.variables > 0) {
+    settings.further = [&](const Tensors& arguments, const Tensors& results) {
+      Tensors parameters = arguments;
+      parameters.insert(parameters.end(), results.begin(), results.end());
+      return interpreter.call(spec.further, std::move(parameters));
+    };
+  }
+  if (spec.around == Around::NoGrad) settings.around = in_no_grad;
+  if (spec.around == Around::Inference) {
+    settings.around = [](const std::function<void()>& body) {
+      const c10::InferenceMode mode;
+      body();
+    };
+  }
+  return settings;
+}
+
+/// Gradients are summed between nodes of their own if the call rewrites an input or returns views.
+bool sums_may_round(const Observation& eager) {
+  for (const conformance::Record& record : eager.records) {
+    if (record.what.starts_with("version of ") && record.text != "+0") return true;
+    if (record.what.starts_with("is_view of result") && record.text == "1") return true;
+    // A tangent is brought to the strides of its result.
+    if (record.what.starts_with("memory") && !record.text.empty()) return true;
+  }
+  return false;
+}
+
+void note_errors(const Observation& eager, Verdict& verdict) {
+  verdict.eager_raised = verdict.eager_raised || !eager.error.empty();
+  for (const conformance::Record& record : eager.records) {
+    if (record.kind == conformance::RecordKind::Error && record.text != "none" &&
+        record.what.starts_with("gradient")) {
+      verdict.eager_backward_raised = true;
+    }
+  }
+}
+
+/// The first create_graph that needs what an argument held before the call wrote it is a UserError;
+/// from then on calls keep copies.
+bool lacks_copies(const Observation& compiled) {
+  for (const conformance::Record& record : compiled.records) {
+    if (record.kind == conformance::RecordKind::Error &&
+        record.what.starts_with("second gradient") &&
+        record.text.find("as it was before the call, which writes it") != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void drop_second_order(Observation& observation) {
+  std::erase_if(observation.records, [](const conformance::Record& record) {
+    return record.what.starts_with("second gradient") ||
+           record.what.starts_with("gradient with a graph");
+  });
+}
+
+}  // namespace
+
+Verdict check(const ProgramSpec& spec) {
+  Verdict verdict;
+  Instance eager(spec, false), compiled(spec, true);
+  Options options;
+  options.mutations = spec.mode == CallMode::Epilogue ? Mutations::epilogue : Mutations::in_graph;
+  const auto handle = tandem::compile_boxed(
+      [&](Tensors arguments) { return compiled.call(std::move(arguments)); }, options);
+  const auto program_of = [](const Instance& instance) {
+    return conformance::Program{[&] { return instance.inputs(); }, {}};
+  };
+  Settings eager_settings = settings_of(spec, eager.interpreter);
+  Settings settings = settings_of(spec, compiled.interpreter);
+  const int calls = kCalls + (spec.variation == Variation::None ? 0 : 1);
+  for (int number = 0; number < calls; ++number) {
+    if (number == kCalls) {
+      eager.vary();
+      compiled.vary();
+      if (spec.variation == Variation::NoGrad) eager_settings.around = settings.around = in_no_grad;
+    }
+    Observation expected;
+    try {
+      expected = conformance::observe(
+          program_of(eager), [&](Tensors& list) { return eager.call(list); }, number,
+          eager_settings);
+    } catch (const c10::Error&) {  // a view that libtorch has given up: it cannot be looked at
+      // Of the third call the inputs may not exist.
+      if (number < kCalls) verdict.kind = Verdict::Kind::Unseen;
+      return verdict;
+    }
+    note_errors(expected, verdict);
+    const conformance::Call call = [&](Tensors& list) {
+      if (spec.mode != CallMode::OtherThread) return handle(list);
+      Tensors results;
+      std::exception_ptr error;
+      std::thread([&] {
+        try {
+          const auto run = [&] { results = handle(list); };
+          if (settings.around) {
+            settings.around(run);
+          } else {
+            run();
+          }
+        } catch (...) {
+          error = std::current_exception();
+        }
+      }).join();
+      if (error) std::rethrow_exception(error);
+      return results;
+    };
+    Observation seen = conformance::observe(program_of(compiled), call, number, settings);
+    settings.sums_may_round = settings.sums_may_round || sums_may_round(expected);
+    if (seen.refused) {
+      verdict.kind = Verdict::Kind::Refused;
+      verdict.refusal = seen.error;
+      if (seen.touched) {
+        verdict.kind = Verdict::Kind::Failed;
+        verdict.differences = {"refused, but it has changed the " + seen.touched_what};
+      }
+      return verdict;
+    }
+    if ((number == 0 || number == kCalls) && lacks_copies(seen)) {
+      drop_second_order(seen);
+      drop_second_order(expected);
+    }
+    for (std::string& text : conformance::differences(expected, seen, settings)) {
+      verdict.differences.push_back("call " + std::to_string(number) + ": " + std::move(text));
+    }
+    if (!verdict.differences.empty()) {
+      verdict.kind = Verdict::Kind::Failed;
+      return verdict;
+    }
+  }
+  return verdict;
+}
+
+std::string graph_text(const ProgramSpec& spec) {
+  const Instance compiled(spec, true);
+  const auto handle =
+      tandem::compile_boxed([&](Tensors arguments) { return compiled.call(std::move(arguments)); });
+  const Settings settings = settings_of(spec, compiled.interpreter);
+  torch::manual_seed(100);
+  const Inputs inputs = compiled.inputs();
+  try {
+    const auto call = [&] { handle(inputs.arguments); };
+    if (settings.around) {
+      settings.around(call);
+    } else {
+      call();
+    }
+  } catch (const std::exception& error) {
+    return std::string("the call raises: ") + error.what() + '\n';
+  }
+  std::ostringstream out;
+  for (const Entry& entry : handle.entries()) {
+    out << entry.signature() << '\n' << ir::print(entry.forward());
+    if (entry.kind() == EntryKind::training) out << '\n' << ir::print(entry.backward());
+  }
+  return out.str();
+}
+
+}  // namespace tandem::fuzz

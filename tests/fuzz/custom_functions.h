@@ -1,0 +1,134 @@
+#pragma once
+
+#include <torch/torch.h>
+
+/// Custom autograd functions that programs call. The text is the code, for programs that are
+/// written out.
+namespace tandem::fuzz {
+
+#define TANDEM_FUZZ_CODE(text, ...) \
+  __VA_ARGS__                       \
+  inline constexpr const char* text = #__VA_ARGS__;
+
+// clang-format off
+TANDEM_FUZZ_CODE(kCustomFunctions,
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct SavesInput : torch::autograd::Function<SavesInput> {
+  static at::Tensor forward(AutogradContext* context, at::Tensor x) {
+    context->save_for_backward({x});
+    return x * x;
+  }
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    return {grads[0] * 2 * context->get_saved_variables()[0]};
+  }
+};
+
+struct SavesOutput : torch::autograd::Function<SavesOutput> {
+  static at::Tensor forward(AutogradContext* context, at::Tensor x) {
+    at::Tensor y = x.tanh();
+    context->save_for_backward({y});
+    return y;
+  }
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    at::Tensor y = context->get_saved_variables()[0];
+    return {grads[0] * (1 - y * y)};
+  }
+};
+
+struct Product : torch::autograd::Function<Product> {
+  static at::Tensor forward(AutogradContext* context, at::Tensor x, at::Tensor y) {
+    context->save_for_backward({x, y});
+    return x * y;
+  }
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    variable_list saved = context->get_saved_variables();
+    return {grads[0] * saved[1], grads[0] * saved[0]};
+  }
+};
+
+struct MarksDirty : torch::autograd::Function<MarksDirty> {
+  static at::Tensor forward(AutogradContext* context, at::Tensor x) {
+    x.mul_(3);
+    context->mark_dirty({x});
+    return x;
+  }
+  static variable_list backward(AutogradContext*, variable_list grads) { return {grads[0] * 3}; }
+};
+
+struct TwoResults : torch::autograd::Function<TwoResults> {
+  static variable_list forward(AutogradContext* context, at::Tensor x) {
+    at::Tensor fixed = x * 3;
+    context->mark_non_differentiable({fixed});
+    return {x * 2, fixed};
+  }
+  static variable_list backward(AutogradContext*, variable_list grads) { return {grads[0] * 2}; }
+};
+
+struct ReturnsView : torch::autograd::Function<ReturnsView> {
+  static at::Tensor forward(AutogradContext*, at::Tensor x) { return x.unsqueeze(0); }
+  static variable_list backward(AutogradContext*, variable_list grads) {
+    return {grads[0].squeeze(0) * 2};
+  }
+};
+
+struct ReturnsInput : torch::autograd::Function<ReturnsInput> {
+  static at::Tensor forward(AutogradContext*, at::Tensor x) { return x; }
+  static variable_list backward(AutogradContext*, variable_list grads) { return {grads[0] * 0.5}; }
+};
+
+struct UndefinedGradient : torch::autograd::Function<UndefinedGradient> {
+  static at::Tensor forward(AutogradContext*, at::Tensor x, at::Tensor y) { return x + y; }
+  static variable_list backward(AutogradContext*, variable_list grads) {
+    return {grads[0], at::Tensor()};
+  }
+};
+
+struct WritesSaved : torch::autograd::Function<WritesSaved> {
+  static at::Tensor forward(AutogradContext* context, at::Tensor x) {
+    at::Tensor factor = x + 1;
+    context->save_for_backward({factor});
+    return x * factor;
+  }
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    at::Tensor factor = context->get_saved_variables()[0].clone();
+    factor.mul_(2);
+    return {grads[0] * factor};
+  }
+};
+
+struct WritesGradient : torch::autograd::Function<WritesGradient> {
+  static at::Tensor forward(AutogradContext*, at::Tensor x) { return x * 2; }
+  static variable_list backward(AutogradContext*, variable_list grads) {
+    at::Tensor grad = grads[0].clone();
+    grad.mul_(2);
+    return {grad};
+  }
+};
+
+struct Recomputes : torch::autograd::Function<Recomputes> {
+  static at::Tensor forward(AutogradContext* context, at::Tensor x) {
+    context->save_for_backward({x});
+    return x.sin() * x;
+  }
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    at::AutoGradMode grad_mode(true);
+    at::Tensor x = context->get_saved_variables()[0].detach().requires_grad_();
+    return torch::autograd::grad({x.sin() * x}, {x}, {grads[0]});
+  }
+};
+
+struct Scales : torch::autograd::Function<Scales> {
+  static at::Tensor forward(AutogradContext* context, at::Tensor x, double factor) {
+    context->saved_data["factor"] = factor;
+    return x * factor;
+  }
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    return {grads[0] * context->saved_data["factor"].toDouble(), at::Tensor()};
+  }
+};
+)
+// clang-format on
+
+}  // namespace tandem::fuzz

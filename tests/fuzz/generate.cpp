@@ -1,0 +1,560 @@
+#include "fuzz/generate.h"
+
+#include "fuzz/chooser.h"
+#include "fuzz/interpret.h"
+#include "fuzz/op.h"
+#include "fuzz/patterns.h"
+
+#include <array>
+#include <optional>
+
+namespace tandem::fuzz {
+namespace {
+
+constexpr int64_t kLargestNumel = 36;
+constexpr double kLargestValue = 300;
+constexpr int kAttempts = 12;
+
+using Ops = std::vector<const Op*>;
+
+/// What is not drawn, and why. Every row is a difference that docs/reference/differences.md names.
+bool is_excluded(const Op& op, Around around) {
+  // Inference mode ignores it; a trace replaces inference mode by no_grad.
+  if (op.name == "detach_" && around == Around::Inference) return true;
+  // A result that is data() of a view: has a base where eager's has none.
+  return op.name == "data";
+}
+/// Ops whose effect on a closed-over tensor is host code: it happens at the trace.
+bool changes_host_tensor(const Op& op) {
+  return op.name == "requires_grad_" || op.name == "custom.marks_dirty";
+}
+
+/// Ops by what they exercise: a program draws a weight for each kind, so that some programs are
+/// nearly all views and writes, others nearly all layers.
+enum Kind : size_t { Pointwise, Reduction, Layer, Draw, View, Copy, Write, Autograd, kKinds };
+
+const std::array<Ops, kKinds>& ops_by_kind() {
+  static const std::array<Ops, kKinds> table = [] {
+    std::array<Ops, kKinds> kinds;
+    const auto add = [&](std::vector<Op> ops, Kind kind) {
+      for (const Op& op : ops) {
+        if (op.pattern == nullptr) continue;
+        Kind actual = kind;
+        if (op.has(kRandom) && !op.has(kInPlace)) actual = Draw;
+        if (kind == Copy && op.has(kView)) actual = View;
+        kinds[actual].push_back(find_op(op.name));
+      }
+    };
+    add(pointwise_ops(), Pointwise);
+    add(reduction_ops(), Reduction);
+    add(layer_ops(), Layer);
+    add(shape_ops(), Copy);
+    add(in_place_ops(), Write);
+    add(autograd_ops(), Autograd);
+    return kinds;
+  }();
+  return table;
+}
+
+bool is_tame(const at::Tensor& tensor) {
+  if (!tensor.defined()) return true;
+  if (tensor.numel() > kLargestNumel || tensor.numel() == 0) return false;
+  if (!tensor.is_floating_point() && !tensor.is_complex()) return true;
+  const at::NoGradGuard no_grad;
+  const at::Tensor largest = tensor.detach().abs().max();
+  return largest.item<double>() <= kLargestValue;  // false for NaN, too
+}
+
+bool has_gaps(const at::Tensor& tensor) { return !tensor.is_non_overlapping_and_dense(); }
+
+/// The program came to values that compare badly: another one is made.
+struct Wild {};
+
+class Generator {
+ public:
+  Generator(Random& random, bool second_order) : random_(random) {
+    program_.second_order = second_order && random.percent(50);
+  }
+
+  ProgramSpec make(uint64_t seed) {
+    program_.seed = seed;
+    torch::manual_seed(100);
+    program_.rounds = random_.percent(30);
+    for (int64_t& weight : weights_) weight = random_.one_of({0, 1, 1, 3});
+    weights_[Pointwise] += 1;
+    weights_[Draw] = random_.one_of({0, 0, 0, 1});
+    dtype_ = random_.percent(70) ? at::kDouble : at::kFloat;
+    origin(program_.arguments, random_.between(1, 3));
+    if (random_.percent(35)) origin(program_.closure, random_.between(1, 2));
+    program_.mode = random_.percent(25)  ? CallMode::Epilogue
+                    : random_.percent(4) ? CallMode::OtherThread
+                                         : CallMode::InGraph;
+    program_.around = random_.percent(4)   ? Around::NoGrad
+                      : random_.percent(2) ? Around::Inference
+                                           : Around::Nothing;
+    program_.variation = random_.one_of({Variation::None, Variation::None, Variation::None,
+                                         Variation::NoGrad, Variation::FlipGrad, Variation::Wider});
+    const Interpreter interpreter(program_, false);
+    const Tensors arguments = interpreter.make(program_.arguments);
+    const Tensors closure = interpreter.make(program_.closure);
+    Tensors live = given(program_.arguments, arguments);
+    const Tensors closed = given(program_.closure, closure);
+    const size_t first_closed = live.size();
+    live.insert(live.end(), closed.begin(), closed.end());
+    for (size_t index = first_closed; index < live.size(); ++index) {
+      closed_over_.insert(static_cast<int>(index));
+    }
+    may_raise_ = random_.percent(3);
+    function(program_.function, live, random_.between(2, 14));
+    further(first_closed, live);
+    return program_;
+  }
+
+  /// A program whose backward raises in eager is worth little: few are kept.
+  bool is_worth_it(bool keep_raising) {
+    if (keep_raising) return true;
+    const Interpreter interpreter(program_, false);
+    torch::manual_seed(100);
+    const Tensors arguments = interpreter.make(program_.arguments);
+    const Tensors closure = interpreter.make(program_.closure);
+    Tensors parameters = given(program_.arguments, arguments);
+    for (const at::Tensor& tensor : given(program_.closure, closure)) parameters.push_back(tensor);
+    try {
+      Tensors roots, tangents;
+      const Tensors results = interpreter.call(program_.function, parameters);
+      for (const at::Tensor& result : results) {
+        if (!result.defined() || !result.requires_grad() || result.is_leaf()) continue;
+        roots.push_back(result);
+        tangents.push_back(at::ones_like(result));
+      }
+      if (!roots.empty()) torch::autograd::backward(roots, tangents, true);
+    } catch (const std::exception&) {
+      return may_raise_;
+    }
+    return true;
+  }
+
+ private:
+  std::vector<int64_t> some_sizes() {
+    return random_.one_of<std::vector<int64_t>>(
+        {{2, 3}, {3}, {2, 2}, {4}, {}, {1, 3}, {2, 1, 2}, {3, 2}, {6}, {1}, {4, 2}});
+  }
+
+  void origin(Origin& origin, int64_t leaves) {
+    const std::vector<int64_t> common = some_sizes();
+    for (int64_t index = 0; index < leaves; ++index) {
+      Leaf leaf;
+      leaf.sizes = random_.percent(50) ? common : some_sizes();
+      leaf.dtype = dtype_;
+      if (random_.percent(8)) {
+        leaf.dtype = random_.one_of(
+            {at::kFloat, at::kDouble, at::kLong, at::kInt, at::kBool, at::kComplexDouble});
+      }
+      leaf.requires_grad =
+          (at::isFloatingType(leaf.dtype) || at::isComplexType(leaf.dtype)) && random_.percent(75);
+      origin.leaves.push_back(leaf);
+    }
+    const Interpreter interpreter(program_, false);
+    Tensors live = interpreter.make(origin);
+    Chooser chooser(random_, live);
+    const int64_t statements = random_.between(0, 3);
+    static const Ops outside = [] {
+      Ops ops;
+      for (const char* name : {"mul.Scalar", "add.Scalar", "clone", "select", "slice", "t", "view",
+                               "narrow", "transpose", "expand", "unsqueeze", "detach", "mul.Scalar",
+                               "diagonal", "slice", "narrow", "slice.step", "squeeze"}) {
+        ops.push_back(find_op(name));
+      }
+      return ops;
+    }();
+    for (int64_t index = 0; index < statements; ++index) {
+      Statement statement;
+      statement.op = random_.one_of(outside);
+      if (!statement.op->pattern(chooser, statement)) continue;
+      if (!execute(chooser, statement)) continue;
+      origin.statements.push_back(statement);
+    }
+    const int64_t count = random_.between(1, 3);
+    for (int64_t index = 0; index < count; ++index) {
+      if (index > 0 && random_.percent(12)) {
+        origin.given.push_back(origin.given.back());
+      } else {
+        origin.given.push_back(*chooser.pick([](const at::Tensor&) { return true; }));
+      }
+    }
+  }
+
+  /// Runs the statement on the live tensors. False: it is not wanted, and nothing has happened.
+  bool execute(Chooser& chooser, Statement& statement) {
+    Tensors& live = chooser.live;
+    const size_t variables = live.size();
+    const Op& op = *statement.op;
+    const bool writes = op.has(kInPlace);
+    if (writes && !statement.operands.empty() &&
+        !may_write(op, chooser.value(statement.operands[0]))) {
+      return false;
+    }
+    if (!is_promised(op, chooser, statement)) return false;
+    if (changes_host_tensor(op) && chooser.is_closed_over(statement.operands[0])) return false;
+    statement.own_generator =
+        op.has(kRandom) && op.text.find('g') != std::string_view::npos && random_.percent(40);
+    try {
+      Tensors scratch = live;
+      Statement probe = statement;
+      probe.results.clear();
+      for (int index = 0; index < 4; ++index) {
+        scratch.emplace_back();
+        probe.results.push_back(static_cast<int>(scratch.size()) - 1);
+      }
+      run_op(probe, scratch, generator_);
+      size_t count = 0;
+      for (size_t index = variables; index < scratch.size(); ++index) {
+        if (!is_tame(scratch[index])) {
+          if (writes) throw Wild{};
+          return false;
+        }
+        if (scratch[index].defined()) count = index - variables + 1;
+      }
+      if (writes) {
+        for (int operand : statement.operands) {
+          if (!is_tame(chooser.value(operand))) throw Wild{};
+        }
+      }
+      if (op.has(kNoResult)) count = 0;
+      for (size_t index = 0; index < count; ++index) {
+        statement.results.push_back(chooser.new_variable());
+        live[static_cast<size_t>(statement.results.back())] = scratch[variables + index];
+      }
+      note_company(chooser, statement);
+      return true;
+    } catch (const c10::Error&) {
+      if (chooser.may_raise && random_.percent(50)) {
+        raised_ = true;
+        return true;
+      }
+      return false;
+    }
+  }
+
+  void note_company(Chooser& chooser, Statement& statement) {
+    for (int operand : statement.operands) {
+      const at::Tensor& tensor = chooser.value(operand);
+      statement.on_view = statement.on_view || tensor.is_view();
+      statement.on_written =
+          statement.on_written || (!tensor.is_inference() && tensor._version() > 0);
+      statement.on_drawn = statement.on_drawn || drawn_.contains(tensor.unsafeGetTensorImpl());
+    }
+    const bool draws = statement.on_drawn || statement.op->has(kRandom);
+    const std::string_view name = statement.op->name;
+    bool expands = name.starts_with("expand") || name == "meshgrid" || name == "broadcast_tensors";
+    for (int operand : statement.operands) {
+      expands = expands || (statement.op->has(kView) &&
+                            expanded_.contains(chooser.value(operand).unsafeGetTensorImpl()));
+    }
+    for (int result : statement.results) {
+      const at::Tensor& tensor = chooser.value(result);
+      if (!tensor.defined()) continue;
+      statement.requires_grad = statement.requires_grad || tensor.requires_grad();
+      if (draws) drawn_.insert(tensor.unsafeGetTensorImpl());
+      if (expands) expanded_.insert(tensor.unsafeGetTensorImpl());
+    }
+  }
+
+  /// Whether eager says what happens: not if an op reads what it is writing.
+  static bool is_promised(const Op& op, const Chooser& chooser, const Statement& statement) {
+    if (!op.has(kInPlace) || op.pattern == patterns::write_list) return true;
+    const at::Tensor& x = chooser.value(statement.operands[0]);
+    for (size_t index = 1; index < statement.operands.size(); ++index) {
+      const at::Tensor& other = chooser.value(statement.operands[index]);
+      if (!other.is_alias_of(x)) continue;
+      if (op.has(kNoOverlap)) return false;
+      if (other.sizes() != x.sizes() || other.strides() != x.strides() ||
+          other.storage_offset() != x.storage_offset()) {
+        return false;
+      }
+    }
+    if (op.name == "batch_norm.state") {
+      return !chooser.value(statement.operands[1])
+                  .is_alias_of(chooser.value(statement.operands[2]));
+    }
+    return true;
+  }
+
+  /// Memory with gaps and ops whose bits depend on the layout do not go together, unless bits are
+  /// not compared.
+  bool may_write(const Op&, const at::Tensor& x) {
+    if (program_.rounds) return true;
+    // A write through expand() is a difference added to what it shows.
+    if (expanded_.contains(x.unsafeGetTensorImpl())) return false;
+    if (!has_gaps(x) && !x.is_view()) return true;
+    if (seen_rounding_) return false;
+    seen_gaps_ = true;
+    return true;
+  }
+  bool may_use(const Op& op) {
+    if (program_.rounds) return !op.has(kDiscontinuous);
+    if (op.has(kRounds)) {
+      if (seen_gaps_) return false;
+      seen_rounding_ = true;
+    }
+    return true;
+  }
+
+  const Op* draw_op() {
+    int64_t total = 0;
+    for (int64_t weight : weights_) total += weight;
+    int64_t at = random_.below(total);
+    size_t kind = 0;
+    while (at >= weights_[kind]) at -= weights_[kind++];
+    return random_.one_of(ops_by_kind()[kind]);
+  }
+
+  /// One more op at the end of the list.
+  void add_op(Chooser& chooser, std::vector<Statement>& statements) {
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      Statement statement;
+      statement.op = draw_op();
+      const bool gaps = seen_gaps_, rounding = seen_rounding_;
+      chooser.before.clear();
+      const size_t variables = chooser.live.size();
+      const auto forget = [&] {
+        seen_gaps_ = gaps;
+        seen_rounding_ = rounding;
+        chooser.live.resize(variables);
+      };
+      if (is_excluded(*statement.op, program_.around) || !may_use(*statement.op) ||
+          !statement.op->pattern(chooser, statement)) {
+        forget();
+        continue;
+      }
+      if (!execute(chooser, statement)) {
+        forget();
+        continue;
+      }
+      statements.insert(statements.end(), chooser.before.begin(), chooser.before.end());
+      // A loop is only one if variables are assigned again.
+      if (in_loop_ && statement.results.size() == 1 && random_.percent(60)) {
+        rebind(chooser, statement);
+      }
+      statements.push_back(statement);
+      return;
+    }
+  }
+
+  /// The result goes to a variable that has a value of the same kind.
+  void rebind(Chooser& chooser, Statement& statement) {
+    const at::Tensor result = chooser.value(statement.results[0]);
+    if (!result.defined()) return;
+    const int last = statement.results[0];
+    for (int variable = 0; variable < last; ++variable) {
+      const at::Tensor& there = chooser.value(variable);
+      if (there.defined() && there.sizes() == result.sizes() &&
+          there.scalar_type() == result.scalar_type() && random_.percent(50) &&
+          !closed_over_.contains(variable)) {
+        statement.results[0] = variable;
+        chooser.live[static_cast<size_t>(variable)] = result;
+        chooser.live.pop_back();
+        return;
+      }
+    }
+  }
+
+  void block(Chooser& chooser, std::vector<Statement>& statements, int64_t size, int depth) {
+    while (size > 0 && !raised_) {
+      if (depth < 2 && random_.percent(9)) {
+        const int64_t inside = random_.between(1, 3);
+        size -= inside;
+        nested(chooser, statements, inside, depth);
+      } else {
+        add_op(chooser, statements);
+        --size;
+      }
+    }
+  }
+
+  void nested(Chooser& chooser, std::vector<Statement>& statements, int64_t size, int depth) {
+    Statement statement;
+    statement.kind =
+        random_.one_of({StatementKind::NoGrad, StatementKind::NoGrad, StatementKind::EnableGrad,
+                        StatementKind::Repeat, StatementKind::Repeat, StatementKind::Call});
+    if (random_.percent(4)) statement.kind = StatementKind::Inference;
+    switch (statement.kind) {
+      case StatementKind::NoGrad: {
+        const at::NoGradGuard mode;
+        block(chooser, statement.body, size, depth + 1);
+        break;
+      }
+      case StatementKind::EnableGrad: {
+        const at::AutoGradMode mode(true);
+        block(chooser, statement.body, size, depth + 1);
+        break;
+      }
+      case StatementKind::Inference: {
+        const c10::InferenceMode mode;
+        block(chooser, statement.body, size, depth + 1);
+        break;
+      }
+      case StatementKind::Repeat: {
+        const bool before = std::exchange(in_loop_, true);
+        block(chooser, statement.body, size, depth + 1);
+        in_loop_ = before;
+        statement.count = repeat(chooser, statement.body);
+        break;
+      }
+      case StatementKind::Call:
+        if (!inner(chooser, statement, size)) return;
+        statements.push_back(statement);
+        return;
+      case StatementKind::Op:
+        return;
+    }
+    if (!statement.body.empty()) statements.push_back(statement);
+  }
+
+  /// How often the body can run: tried out.
+  int64_t repeat(Chooser& chooser, const std::vector<Statement>& body) {
+    if (raised_) return 1;
+    const Interpreter interpreter(program_, false);
+    const int64_t wanted = random_.between(2, 3);
+    for (int64_t turn = 1; turn < wanted; ++turn) {
+      try {
+        interpreter.run(body, chooser.live);
+      } catch (const c10::Error&) {
+        throw Wild{};
+      }
+      for (const at::Tensor& tensor : chooser.live) {
+        if (!is_tame(tensor)) throw Wild{};
+      }
+    }
+    return wanted;
+  }
+
+  /// A function of its own, compiled by itself in the compiled form, and a call of it.
+  bool inner(Chooser& chooser, Statement& statement, int64_t size) {
+    if (!program_.inner.empty()) return false;
+    const int64_t count = random_.between(1, 2);
+    Tensors live;
+    for (int64_t index = 0; index < count; ++index) {
+      const auto some = chooser.pick([](const at::Tensor& tensor) {
+        return tensor.is_floating_point() && tensor.numel() > 0;
+      });
+      if (!some) return false;
+      statement.operands.push_back(*some);
+      live.push_back(chooser.value(*some));
+    }
+    Function function;
+    const std::set<int> closed_over = std::exchange(closed_over_, {});
+    fill(function, live, size);
+    closed_over_ = closed_over;
+    if (raised_) throw Wild{};
+    program_.inner.push_back(function);
+    statement.function = program_.inner.size() - 1;
+    for (int result : function.results) {
+      statement.results.push_back(chooser.new_variable());
+      chooser.live.back() = live[static_cast<size_t>(result)];
+    }
+    return true;
+  }
+
+  static void note_parameters(Chooser& chooser) {
+    bool all_leaves = true;
+    for (const at::Tensor& tensor : chooser.live) {
+      if (!tensor.defined() || !tensor.requires_grad()) continue;
+      all_leaves = all_leaves && tensor.is_leaf();
+      chooser.parameters.insert(tensor.unsafeGetTensorImpl());
+    }
+    chooser.parameters_are_related = !all_leaves && chooser.parameters.size() > 1;
+  }
+
+  void fill(Function& function, Tensors& live, int64_t size) {
+    function.parameters = static_cast<int>(live.size());
+    Chooser chooser(random_, live);
+    chooser.closed_over = closed_over_;
+    chooser.may_raise = may_raise_;
+    note_parameters(chooser);
+    block(chooser, function.statements, size, 1);
+    choose_results(chooser, function);
+    function.variables = static_cast<int>(live.size());
+  }
+
+  void choose_results(Chooser& chooser, Function& function) {
+    const int64_t results = random_.between(1, 3);
+    for (int64_t index = 0; index < results; ++index) {
+      const bool any = random_.percent(30);
+      auto result =
+          chooser.pick([&](const at::Tensor& tensor) { return any || tensor.requires_grad(); });
+      if (!result) result = chooser.pick([](const at::Tensor&) { return true; });
+      if (result) function.results.push_back(*result);
+    }
+    if (random_.percent(6) && !function.results.empty()) {
+      function.results.push_back(function.results.front());
+    }
+  }
+
+  void function(Function& function, Tensors& live, int64_t size) {
+    std::optional<at::NoGradGuard> no_grad;
+    std::optional<c10::InferenceMode> inference;
+    if (program_.around == Around::NoGrad) no_grad.emplace();
+    if (program_.around == Around::Inference) inference.emplace();
+    function.parameters = static_cast<int>(live.size());
+    Chooser chooser(random_, live);
+    chooser.closed_over = closed_over_;
+    chooser.may_raise = may_raise_;
+    note_parameters(chooser);
+    block(chooser, function.statements, size, 0);
+    choose_results(chooser, function);
+    function.variables = static_cast<int>(live.size());
+  }
+
+  /// Ops and writes on what the caller holds afterwards.
+  void further(size_t arguments, const Tensors& after) {
+    if (raised_ || !random_.percent(60)) return;
+    Tensors live(after.begin(), after.begin() + static_cast<int64_t>(arguments));
+    for (int result : program_.function.results) {
+      live.push_back(after[static_cast<size_t>(result)]);
+    }
+    may_raise_ = false;
+    weights_[Autograd] = 0;
+    weights_[Draw] = 0;
+    weights_[Write] += 2;
+    Function& function = program_.further;
+    function.parameters = static_cast<int>(live.size());
+    Chooser chooser(random_, live);
+    const int64_t size = random_.between(1, 4);
+    for (int64_t index = 0; index < size; ++index) add_op(chooser, function.statements);
+    for (size_t index = static_cast<size_t>(function.parameters); index < live.size(); ++index) {
+      if (live[index].defined() && live[index].requires_grad()) {
+        function.results.push_back(static_cast<int>(index));
+      }
+    }
+    function.variables = static_cast<int>(live.size());
+  }
+
+  Random& random_;
+  ProgramSpec program_{};
+  std::array<int64_t, kKinds> weights_{};
+  at::ScalarType dtype_ = at::kDouble;
+  at::Generator generator_ = at::detail::createCPUGenerator(1);
+  std::set<int> closed_over_{};
+  std::set<const void*> drawn_{};     // tensors that come from a draw
+  std::set<const void*> expanded_{};  // tensors that expand() made, and views of them
+  bool may_raise_ = false, raised_ = false, in_loop_ = false;
+  bool seen_gaps_ = false, seen_rounding_ = false;
+};
+
+}  // namespace
+
+ProgramSpec generate(uint64_t seed, bool second_order) {
+  Random random(seed);
+  for (;;) {
+    try {
+      Generator generator(random, second_order);
+      ProgramSpec program = generator.make(seed);
+      if (generator.is_worth_it(random.percent(10))) return program;
+    } catch (const Wild&) {
+    } catch (const c10::Error&) {  // a view that libtorch has given up
+    }
+  }
+}
+
+}  // namespace tandem::fuzz

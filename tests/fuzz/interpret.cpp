@@ -1,0 +1,102 @@
+#include "fuzz/interpret.h"
+
+#include "fuzz/chooser.h"
+#include "fuzz/op.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+namespace tandem::fuzz {
+
+Interpreter::Interpreter(const ProgramSpec& program, bool compiled)
+    : generator_(at::detail::createCPUGenerator(program.seed)) {
+  for (const Function& function : program.inner) {
+    Boxed body = [this, &function](Tensors parameters) {
+      return call(function, std::move(parameters));
+    };
+    if (compiled) {
+      inner_.push_back([handle = tandem::compile_boxed(body)](Tensors parameters) {
+        return handle(std::move(parameters));
+      });
+    } else {
+      inner_.push_back(std::move(body));
+    }
+  }
+}
+
+void Interpreter::run(const std::vector<Statement>& statements, Tensors& variables) const {
+  for (const Statement& statement : statements) {
+    switch (statement.kind) {
+      case StatementKind::Op:
+        run_op(statement, variables, generator_);
+        break;
+      case StatementKind::NoGrad: {
+        const at::NoGradGuard mode;
+        run(statement.body, variables);
+        break;
+      }
+      case StatementKind::EnableGrad: {
+        const at::AutoGradMode mode(true);
+        run(statement.body, variables);
+        break;
+      }
+      case StatementKind::Inference: {
+        const c10::InferenceMode mode;
+        run(statement.body, variables);
+        break;
+      }
+      case StatementKind::Repeat:
+        for (int64_t turn = 0; turn < statement.count; ++turn) run(statement.body, variables);
+        break;
+      case StatementKind::Call: {
+        Tensors parameters;
+        for (int operand : statement.operands) {
+          parameters.push_back(variables[static_cast<size_t>(operand)]);
+        }
+        const Tensors results = inner_.at(statement.function)(std::move(parameters));
+        for (size_t index = 0; index < statement.results.size(); ++index) {
+          variables[static_cast<size_t>(statement.results[index])] = results.at(index);
+        }
+        break;
+      }
+    }
+  }
+}
+
+Tensors Interpreter::call(const Function& function, Tensors parameters) const {
+  Tensors variables = std::move(parameters);
+  variables.resize(static_cast<size_t>(function.variables));
+  run(function.statements, variables);
+  Tensors results;
+  for (int result : function.results) results.push_back(variables[static_cast<size_t>(result)]);
+  return results;
+}
+
+Tensors Interpreter::make(const Origin& origin) const {
+  Tensors variables;
+  for (const Leaf& leaf : origin.leaves) {
+    at::Tensor tensor;
+    if (at::isIntegralType(leaf.dtype, /*includeBool=*/true)) {
+      tensor = torch::randint(0, leaf.dtype == at::kBool ? 2 : 4, leaf.sizes, leaf.dtype);
+    } else {
+      tensor = torch::randn(leaf.sizes, leaf.dtype);
+    }
+    variables.push_back(tensor.set_requires_grad(leaf.requires_grad));
+  }
+  size_t count = variables.size();
+  for (const Statement& statement : origin.statements) {
+    for (int result : statement.results) {
+      count = std::max(count, static_cast<size_t>(result) + 1);
+    }
+  }
+  variables.resize(count);
+  run(origin.statements, variables);
+  return variables;
+}
+
+Tensors given(const Origin& origin, const Tensors& variables) {
+  Tensors list;
+  for (int variable : origin.given) list.push_back(variables[static_cast<size_t>(variable)]);
+  return list;
+}
+
+}  // namespace tandem::fuzz

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+/// Random programs as data: the same program can be run eagerly, compiled, shrunk and printed.
+namespace tandem::fuzz {
+
+using Tensors = std::vector<at::Tensor>;
+
+struct Op;
+
+enum class StatementKind { Op, NoGrad, EnableGrad, Inference, Repeat, Call };
+
+/// One statement. Variables are numbered; a statement may assign a variable again.
+struct Statement {
+  StatementKind kind = StatementKind::Op;
+  const Op* op = nullptr;
+  std::vector<int> operands{};
+  std::vector<int> results{};  // where the results go; fewer than the op has: the rest is dropped
+  int64_t i = 0, j = 0, k = 0;
+  std::vector<int64_t> sizes{};
+  double c = 0, d = 0;
+  at::ScalarType dtype = at::kDouble;
+  bool own_generator = false;  // draws from the program's generator, not the default one
+  int64_t count = 1;           // of a Repeat
+  size_t function = 0;         // of a Call
+  std::vector<Statement> body{};
+
+  // What it met when the program was made, for the coverage.
+  bool on_view = false, on_written = false, on_drawn = false, requires_grad = false;
+};
+
+/// A tensor from nowhere: where gradients may arrive.
+struct Leaf {
+  std::vector<int64_t> sizes{};
+  at::ScalarType dtype = at::kDouble;
+  bool requires_grad = false;
+};
+
+/// Makes the tensors that a function works on: leaves are variables 0, 1, ..., then statements run
+/// on them outside the function.
+struct Origin {
+  std::vector<Leaf> leaves{};
+  std::vector<Statement> statements{};
+  std::vector<int> given{};  // the variables that the function gets, in order
+};
+
+/// Variables 0, 1, ... are its parameters.
+struct Function {
+  int parameters = 0;
+  std::vector<Statement> statements{};
+  std::vector<int> results{};
+  int variables = 0;
+};
+
+/// Grad mode around the whole call.
+enum class Around { Nothing, NoGrad, Inference };
+/// How the compiled form is made and called.
+enum class CallMode { InGraph, Epilogue, OtherThread };
+
+/// How a third call differs from the first two: it must not be served by their entry.
+enum class Variation { None, NoGrad, FlipGrad, Wider };
+
+struct ProgramSpec {
+  uint64_t seed = 0;
+  Origin arguments{};  // made anew for every call
+  Origin closure{};    // made once: the last parameters of the function
+  Function function{};
+  std::vector<Function> inner{};  // functions that are compiled by themselves, and called
+  /// What happens after the call, on variables: arguments, then results.
+  Function further{};
+  Around around = Around::Nothing;
+  CallMode mode = CallMode::InGraph;
+  Variation variation = Variation::None;
+  /// Not all bits are promised: see docs/reference/differences.md. No discontinuous op then.
+  bool rounds = false;
+  bool second_order = false;
+};
+
+/// The statements one per line, for people.
+std::string print(const ProgramSpec& program);
+
+/// Every statement of the program in which bodies lie flat, outer before inner.
+size_t count_statements(const ProgramSpec& program);
+
+}  // namespace tandem::fuzz

@@ -1,0 +1,370 @@
+#include "fuzz/write_program.h"
+
+#include "fuzz/custom_functions.h"
+#include "fuzz/write_text.h"
+
+#include <sstream>
+
+namespace tandem::fuzz {
+namespace {
+
+constexpr const char* kHead = R"(#include <tandem/tandem.h>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/torch.h>
+
+#include <cstring>
+#include <functional>
+#include <iostream>
+#include <optional>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+using Tensors = std::vector<at::Tensor>;
+namespace F = torch::nn::functional;
+
+inline Tensors packed(at::Tensor tensor) { return {tensor}; }
+inline Tensors packed(Tensors tensors) { return tensors; }
+template <class... T>
+Tensors packed(const std::tuple<T...>& tuple) {
+  return std::apply([](const auto&... tensor) { return Tensors{tensor...}; }, tuple);
+}
+template <class Value>
+void assign(std::vector<at::Tensor*> targets, const Value& value) {
+  const Tensors list = packed(value);
+  for (size_t i = 0; i < targets.size(); ++i) *targets[i] = i < list.size() ? list[i] : at::Tensor();
+}
+inline at::Tensor leaf(std::vector<int64_t> sizes, at::ScalarType dtype, bool requires_grad) {
+  const at::Tensor tensor = at::isIntegralType(dtype, true)
+                                ? torch::randint(0, dtype == at::kBool ? 2 : 4, sizes, dtype)
+                                : torch::randn(sizes, dtype);
+  return tensor.set_requires_grad(requires_grad);
+}
+)";
+
+constexpr const char* kTail = R"(
+/// Everything that is compared, as text or as data.
+struct Seen {
+  std::vector<std::pair<std::string, std::string>> facts;
+  std::vector<std::pair<std::string, at::Tensor>> data;
+};
+
+std::string error_text(const std::exception& error) {
+  const auto* libtorch = dynamic_cast<const c10::Error*>(&error);
+  return std::string(libtorch ? libtorch->what_without_backtrace() : error.what()).substr(0, 60);
+}
+
+void look(Seen& seen, const std::string& name, const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    seen.facts.push_back({name, "undefined"});
+    return;
+  }
+  std::ostringstream facts;
+  facts << tensor.scalar_type() << tensor.sizes() << tensor.strides() << " requires_grad "
+        << tensor.requires_grad() << " is_leaf " << tensor.is_leaf() << " is_view "
+        << tensor.is_view() << " inference " << tensor.is_inference();
+  seen.facts.push_back({name, facts.str()});
+  seen.data.push_back({name, tensor.detach().resolve_conj().resolve_neg().clone()});
+}
+
+void differentiate(Seen& seen, const std::string& when, const Tensors& results,
+                   const Tensors& wanted) {
+  torch::manual_seed(7);
+  for (size_t i = 0; i < results.size(); ++i) {
+    const at::Tensor& result = results[i];
+    if (!result.defined() || !result.requires_grad() || wanted.empty()) continue;
+    const std::string name = "gradient of result " + std::to_string(i) + when;
+    const at::Tensor tangent = torch::randn(result.sizes(), result.options().requires_grad(kSecondOrder));
+    try {
+      const Tensors first =
+          torch::autograd::grad({result}, wanted, {tangent}, true, kSecondOrder, true);
+      for (size_t j = 0; j < first.size(); ++j) look(seen, name + " in " + std::to_string(j), first[j]);
+      Tensors again, tangents;
+      for (const at::Tensor& gradient : first) {
+        if (!kSecondOrder || !gradient.defined() || !gradient.requires_grad()) continue;
+        again.push_back(gradient);
+        tangents.push_back(torch::randn(gradient.sizes(), gradient.options().requires_grad(false)));
+      }
+      if (again.empty()) continue;
+      const Tensors second = torch::autograd::grad(again, wanted, tangents, true, false, true);
+      for (size_t j = 0; j < second.size(); ++j) {
+        look(seen, "second " + name + " in " + std::to_string(j), second[j]);
+      }
+    } catch (const std::exception& error) {
+      seen.facts.push_back({name, error_text(error)});
+    }
+  }
+}
+
+Seen observe(Program& program, const std::function<Tensors(Tensors)>& call, int number) {
+  Seen seen;
+  torch::manual_seed(100 + number);
+  Tensors all, arguments;
+  program.arguments(all, arguments);
+  all.insert(all.end(), program.closed.begin(), program.closed.end());
+  torch::manual_seed(200 + number);
+  std::vector<uint32_t> versions;
+  for (const at::Tensor& tensor : all) versions.push_back(tensor._version());
+  Tensors results, wanted;
+  try {
+    around([&] { results = call(arguments); });
+  } catch (const std::exception& error) {
+    seen.facts.push_back({"the call", error_text(error)});
+    return seen;
+  }
+  seen.data.push_back({"default generator", at::detail::getDefaultCPUGenerator().get_state()});
+  seen.data.push_back({"own generator", program.generator.get_state()});
+  for (size_t i = 0; i < results.size(); ++i) look(seen, "result " + std::to_string(i), results[i]);
+  for (size_t i = 0; i < all.size(); ++i) {
+    look(seen, "input " + std::to_string(i), all[i]);
+    seen.facts.push_back({"version of input " + std::to_string(i),
+                          std::to_string(all[i]._version() - versions[i])});
+    if (all[i].requires_grad()) wanted.push_back(all[i]);
+  }
+  std::string sharing;
+  Tensors everything = all;
+  everything.insert(everything.end(), results.begin(), results.end());
+  for (size_t i = 0; i < everything.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (!everything[i].defined() || !everything[j].defined()) continue;
+      const bool same = everything[i].is_same(everything[j]);
+      if (everything[i].is_alias_of(everything[j])) {
+        sharing += std::to_string(i) + (same ? " is " : " shares with ") + std::to_string(j) + "; ";
+      }
+    }
+  }
+  seen.facts.push_back({"memory", sharing});
+  differentiate(seen, "", results, wanted);
+  try {
+    Tensors parameters = arguments;
+    parameters.insert(parameters.end(), results.begin(), results.end());
+    const Tensors made = program.further(parameters);
+    for (size_t i = 0; i < made.size(); ++i) look(seen, "next " + std::to_string(i), made[i]);
+    differentiate(seen, " of what comes next", made, wanted);
+  } catch (const std::exception& error) {
+    seen.facts.push_back({"what comes next", error_text(error)});
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!results[i].defined()) continue;
+    const std::string when = " after result " + std::to_string(i) + " was written";
+    try {
+      results[i].add_(2);
+    } catch (const std::exception& error) {
+      seen.facts.push_back({"error" + when, error_text(error)});
+    }
+    for (size_t j = 0; j < everything.size(); ++j) {
+      if (everything[j].defined()) look(seen, std::to_string(j) + when, everything[j]);
+    }
+  }
+  differentiate(seen, " after the writes", results, wanted);
+  return seen;
+}
+
+bool close(const at::Tensor& a, const at::Tensor& b) {
+  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
+  if (at::equal(a, b)) return true;
+  if (!a.is_floating_point() && !a.is_complex()) return false;
+  return at::allclose(a, b, 1e-5, a.scalar_type() == at::kDouble ? 1e-10 : 1e-3);
+}
+
+int compare(const Seen& eager, const Seen& compiled, int call) {
+  int differences = 0;
+  const auto report = [&](const std::string& text) {
+    std::cout << "call " << call << ": " << text << '\n';
+    ++differences;
+  };
+  for (size_t i = 0; i < std::max(eager.facts.size(), compiled.facts.size()); ++i) {
+    const auto none = std::make_pair(std::string("nothing"), std::string());
+    const auto& a = i < eager.facts.size() ? eager.facts[i] : none;
+    const auto& b = i < compiled.facts.size() ? compiled.facts[i] : none;
+    // Of gradients the strides may be others; an error of eager is part of ours.
+    if (a == b || (a.first == b.first && a.first.find("gradient") != std::string::npos &&
+                   a.second.find('[') != std::string::npos && b.second.find('[') != std::string::npos)) {
+      continue;
+    }
+    report("eager " + a.first + ": " + a.second + "; compiled " + b.first + ": " + b.second);
+    if (a.first != b.first) break;
+  }
+  for (size_t i = 0; i < std::min(eager.data.size(), compiled.data.size()); ++i) {
+    if (eager.data[i].first == compiled.data[i].first &&
+        !close(eager.data[i].second, compiled.data[i].second)) {
+      report("data of " + eager.data[i].first);
+    }
+  }
+  return differences;
+}
+
+int main() {
+  at::set_num_threads(1);
+  Program eager(false), compiled(true);
+  tandem::Options options;
+  options.mutations = kMutations;
+  const auto handle = tandem::compile_boxed(
+      std::function<Tensors(Tensors)>([&](Tensors list) { return compiled.function(list); }), options);
+  int differences = 0;
+  for (int call = 0; call < (kVaries ? 3 : 2); ++call) {
+    varied = call == 2;
+    const Seen expected = observe(eager, [&](Tensors list) { return eager.function(list); }, call);
+    const Seen found = observe(compiled, [&](Tensors list) {
+      Tensors results;
+      std::exception_ptr error;
+      const auto run = [&] {
+        try {
+          around([&] { results = handle(list); });
+        } catch (...) {
+          error = std::current_exception();
+        }
+      };
+      if (kOtherThread) std::thread(run).join();
+      else run();
+      if (error) std::rethrow_exception(error);
+      return results;
+    }, call);
+    differences += compare(expected, found, call);
+  }
+  std::cout << (differences ? "differs from eager\n" : "like eager\n");
+  return differences ? 1 : 0;
+}
+)";
+
+std::string variable(int number) { return "v" + std::to_string(number); }
+
+std::string names(const std::vector<int>& variables, const char* before = "") {
+  std::string text;
+  for (int number : variables) {
+    if (!text.empty()) text += ", ";
+    text += before + variable(number);
+  }
+  return text;
+}
+
+void write(std::ostream& out, const std::vector<Statement>& statements, int depth) {
+  const std::string indent(static_cast<size_t>(depth) * 2, ' ');
+  for (const Statement& statement : statements) {
+    switch (statement.kind) {
+      case StatementKind::Op:
+        out << indent << statement_text(statement) << '\n';
+        continue;
+      case StatementKind::Call:
+        out << indent << "assign({" << names(statement.results, "&") << "}, inner_["
+            << statement.function << "](Tensors{" << names(statement.operands) << "}));\n";
+        continue;
+      case StatementKind::NoGrad:
+        out << indent << "{\n" << indent << "  const at::NoGradGuard mode;\n";
+        break;
+      case StatementKind::EnableGrad:
+        out << indent << "{\n" << indent << "  const at::AutoGradMode mode(true);\n";
+        break;
+      case StatementKind::Inference:
+        out << indent << "{\n" << indent << "  const c10::InferenceMode mode;\n";
+        break;
+      case StatementKind::Repeat:
+        out << indent << "for (int turn = 0; turn < " << statement.count << "; ++turn) {\n";
+        break;
+    }
+    write(out, statement.body, depth + 1);
+    out << indent << "}\n";
+  }
+}
+
+void write_function(std::ostream& out, const std::string& name, const Function& function,
+                    size_t arguments) {
+  out << "  Tensors " << name << "([[maybe_unused]] Tensors list) {\n";
+  for (int number = 0; number < function.parameters; ++number) {
+    const auto place = static_cast<size_t>(number);
+    out << "    [[maybe_unused]] at::Tensor " << variable(number) << " = ";
+    if (place < arguments) {
+      out << "list[" << place << "];\n";
+    } else {
+      out << "closure[" << place - arguments << "];\n";
+    }
+  }
+  for (int number = function.parameters; number < function.variables; ++number) {
+    out << "    [[maybe_unused]] at::Tensor " << variable(number) << ";\n";
+  }
+  write(out, function.statements, 2);
+  out << "    return {" << names(function.results) << "};\n  }\n";
+}
+
+void write_origin(std::ostream& out, const Origin& origin, Variation variation) {
+  int count = static_cast<int>(origin.leaves.size());
+  for (int number = 0; number < count; ++number) {
+    const Leaf& leaf = origin.leaves[static_cast<size_t>(number)];
+    out << "    at::Tensor " << variable(number) << " = leaf({";
+    for (size_t dim = 0; dim < leaf.sizes.size(); ++dim) {
+      out << (dim ? ", " : "") << leaf.sizes[dim];
+      if (variation == Variation::Wider && number == 0 && dim == 0) out << " + (varied ? 1 : 0)";
+    }
+    out << "}, at::k" << c10::toString(leaf.dtype) << ", ";
+    const bool flips = variation == Variation::FlipGrad &&
+                       (at::isFloatingType(leaf.dtype) || at::isComplexType(leaf.dtype));
+    out << (leaf.requires_grad ? "true" : "false") << (flips ? " != varied" : "") << ");\n";
+  }
+  std::vector<int> all;
+  for (int number = 0; number < count; ++number) all.push_back(number);
+  for (const Statement& statement : origin.statements) {
+    for (int result : statement.results) {
+      out << "    at::Tensor " << variable(result) << ";\n";
+      all.push_back(result);
+    }
+  }
+  write(out, origin.statements, 2);
+  out << "    all = {" << names(all) << "};\n    given = {" << names(origin.given) << "};\n";
+}
+
+}  // namespace
+
+std::string write_program(const ProgramSpec& program, const std::vector<std::string>& why) {
+  std::ostringstream out;
+  out << "// Written by tandem_fuzz, seed " << program.seed
+      << ". Builds with find_package(tandem) and tandem::tandem.\n";
+  for (const std::string& text : why) {
+    out << "//   " << text.substr(0, text.find('\n')).substr(0, 160) << '\n';
+  }
+  out << kHead << '\n' << kCustomFunctions << "\n\n";
+  out << "constexpr bool kSecondOrder = " << (program.second_order ? "true" : "false") << ";\n";
+  out << "constexpr bool kOtherThread = "
+      << (program.mode == CallMode::OtherThread ? "true" : "false") << ";\n";
+  out << "constexpr auto kMutations = tandem::Mutations::"
+      << (program.mode == CallMode::Epilogue ? "epilogue" : "in_graph") << ";\n";
+  out << "constexpr bool kVaries = " << (program.variation != Variation::None ? "true" : "false")
+      << ";\n"
+      << "bool varied = false;  // the third call\n";
+  out << "void around(const std::function<void()>& body) {\n";
+  if (program.around == Around::NoGrad) out << "  const at::NoGradGuard mode;\n";
+  if (program.around == Around::Inference) out << "  const c10::InferenceMode mode;\n";
+  if (program.variation == Variation::NoGrad) {
+    out << "  std::optional<at::NoGradGuard> no_grad;\n  if (varied) no_grad.emplace();\n";
+  }
+  out << "  body();\n}\n\n";
+
+  out << "struct Program {\n  explicit Program([[maybe_unused]] bool compiled) {\n"
+      << "    torch::manual_seed(1);\n    make_closure(closed, closure);\n";
+  for (size_t index = 0; index < program.inner.size(); ++index) {
+    const std::string body =
+        "[this](Tensors list) { return inner" + std::to_string(index) + "(std::move(list)); }";
+    out << "    std::function<Tensors(Tensors)> body" << index << " = " << body << ";\n"
+        << "    if (compiled) body" << index << " = [handle = tandem::compile_boxed(body" << index
+        << ")](Tensors list) { return handle(std::move(list)); };\n"
+        << "    inner_.push_back(body" << index << ");\n";
+  }
+  out << "  }\n\n  void arguments(Tensors& all, Tensors& given) {\n";
+  write_origin(out, program.arguments, program.variation);
+  out << "  }\n  void make_closure(Tensors& all, Tensors& given) {\n";
+  write_origin(out, program.closure, Variation::None);
+  out << "  }\n";
+  for (size_t index = 0; index < program.inner.size(); ++index) {
+    const Function& function = program.inner[index];
+    write_function(out, "inner" + std::to_string(index), function,
+                   static_cast<size_t>(function.parameters));
+  }
+  write_function(out, "function", program.function, program.arguments.given.size());
+  write_function(out, "further", program.further, static_cast<size_t>(program.further.parameters));
+  out << "\n  at::Generator generator = at::detail::createCPUGenerator(" << program.seed << ");\n"
+      << "  Tensors closed, closure;\n  std::vector<std::function<Tensors(Tensors)>> inner_;\n};\n";
+  out << kTail;
+  return out.str();
+}
+
+}  // namespace tandem::fuzz
