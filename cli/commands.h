@@ -34,6 +34,14 @@ void optimise_graphs(const OptOptions& options);
 /// Prints the passes that there are.
 void list_passes();
 
+struct SplitOptions {
+  std::string file{};
+  std::string partitioner = "default";  // or min_cut
+};
+/// Cuts every joint graph of a file into forward and backward and prints both; what is saved, what
+/// is computed again and why goes to stderr.
+void split_graphs(const SplitOptions& options);
+
 struct RunOptions {
   std::string file{};
   std::string backend = "eager";

@@ -43,6 +43,13 @@ Examples:
   tandem opt step.tdm --passes=remove-no-ops,merge-duplicates,remove-dead-nodes -o clean.tdm
   tandem opt step.tdm --passes=merge-duplicates --dump-after=all --time >/dev/null)";
 
+constexpr const char* kSplitFooter = R"(
+The two graphs go to stdout; what is saved, what is computed again and why goes to stderr.
+
+Examples:
+  tandem split joint.tdm --partitioner min_cut
+  TANDEM_DUMP_DIR=dumps ./train; tandem split dumps/entry0.00-joint.tdm --partitioner min_cut >/dev/null)";
+
 constexpr const char* kRunFooter = R"(
 Every graph of the file gets inputs of its own: floating tensors from a normal distribution, integers from
 0 to 3, booleans from both. The same seed gives the same inputs.
@@ -70,6 +77,7 @@ class Arguments {
     add_print();
     add_verify();
     add_opt();
+    add_split();
     add_run();
     CLI::App* info = app_.add_subcommand("info", "Versions, backends, passes and environment");
     info->footer("\nExamples:\n  tandem info");
@@ -121,6 +129,16 @@ class Arguments {
     });
   }
 
+  void add_split() {
+    CLI::App* split = app_.add_subcommand("split", "Cut joint graphs into forward and backward");
+    split->add_option("FILE", split_.file, kFileHelp)->required();
+    split->add_option("--partitioner", split_.partitioner, "default or min_cut")
+        ->check(CLI::IsMember({"default", "min_cut"}))
+        ->capture_default_str();
+    split->footer(kSplitFooter);
+    split->callback([this] { command_ = [this] { split_graphs(split_); }; });
+  }
+
   void add_run() {
     CLI::App* run = app_.add_subcommand("run", "Run the graphs of a file on made-up inputs");
     run->add_option("FILE", run_.file, kFileHelp)->required();
@@ -139,6 +157,7 @@ class Arguments {
   std::string file_;
   OptOptions opt_;
   bool list_ = false;
+  SplitOptions split_;
   RunOptions run_;
   std::function<void()> command_;
 };

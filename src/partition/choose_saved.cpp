@@ -178,7 +178,7 @@ class Keeper {
         chooser_.ban(item).empty() ? chooser_.ban(maker) : chooser_.ban(item);
     const std::string cost = base::str("computing it again would take ", ops_to_repeat(item, kept));
     if (!ban.empty()) return base::str(reader(item), "; ", ban, ", ", cost);
-    return base::str(reader(item), "; fewer bytes than what it is computed from, ", cost);
+    return base::str(reader(item), "; no more bytes than what it is computed from, ", cost);
   }
 
   std::string reader(Item item) const {

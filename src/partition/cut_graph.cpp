@@ -4,6 +4,8 @@
 #include "ops/op_table.h"
 #include "partition/halves.h"
 
+#include <algorithm>
+
 namespace tandem::partition {
 namespace {
 
@@ -18,8 +20,29 @@ int64_t bytes_of(const ir::Type& type) {
   return kUnknownElements * static_cast<int64_t>(c10::elementSize(type.tensor->dtype));
 }
 
-ItemFacts facts_of(const ir::Node& node) {
+bool is_fractional(const ir::Value& value) {
+  return value.tensor_type() != nullptr && (c10::isFloatingType(value.tensor_type()->dtype) ||
+                                            c10::isComplexType(value.tensor_type()->dtype));
+}
+
+/// Fractions out of nothing that has any, and no dtype is asked for.
+bool follows_default_dtype(const ir::Graph& joint, const ir::Node& node) {
+  const bool makes = std::ranges::any_of(node.results(), [&](ir::ValueId id) {
+    return id != ir::kNoValue && is_fractional(joint.value(id));
+  });
+  bool told = !makes || node.kind() != ir::NodeKind::Op;
+  for (const ir::Operand& operand : node.operands()) {
+    told = told || operand.get_if<c10::ScalarType>() != nullptr;
+    operand.for_each_value([&](ir::ValueId id) {
+      told = told || (id != ir::kNoValue && is_fractional(joint.value(id)));
+    });
+  }
+  return !told;
+}
+
+ItemFacts facts_of(const ir::Graph& joint, const ir::Node& node) {
   ItemFacts facts{.node = node.id()};
+  facts.follows_default_dtype = follows_default_dtype(joint, node);
   facts.pure = is_pure(node);
   facts.in_backward = node.phase() == ir::Phase::Backward;
   switch (node.kind()) {
@@ -74,7 +97,7 @@ void CutGraph::add_inputs(const ir::Graph& joint) {
 }
 
 void CutGraph::add_node(const ir::Graph& joint, const ir::Node& node) {
-  ItemFacts facts = facts_of(node);
+  ItemFacts facts = facts_of(joint, node);
   first_operand_.push_back(static_cast<int32_t>(operands_.size()));
   for (const ir::Operand& operand : node.operands()) {
     operand.for_each_value([&](ir::ValueId id) {

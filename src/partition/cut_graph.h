@@ -25,12 +25,13 @@ struct ItemFacts {
   bool is_tangent = false;
   bool is_view = false;
   bool is_number = false;
-  bool joins = false;        // writes what it is given side by side: `cat`
-  bool pure = true;          // may be left out, moved, repeated
-  bool cheap = true;         // computed twice rather than kept
-  bool fusible = true;       // can share a kernel with its like
-  bool in_backward = false;  // recorded there
-  bool is_output = false;    // of the joint, a gradient or not
+  bool joins = false;                  // writes what it is given side by side: `cat`
+  bool pure = true;                    // may be left out, moved, repeated
+  bool cheap = true;                   // computed twice rather than kept
+  bool fusible = true;                 // can share a kernel with its like
+  bool follows_default_dtype = false;  // of the thread that computes it
+  bool in_backward = false;            // recorded there
+  bool is_output = false;              // of the joint, a gradient or not
   bool is_forward_output = false;
 };
 

@@ -143,14 +143,14 @@ ir::Graph backward_half(const ir::Graph& joint, std::span<const SavedValue> save
                  ir::print(backward, node));
     backward.set_phase(node, ir::Phase::Backward);
   });
+  std::vector<ir::ValueId> unread;
   for (ir::ValueId input : old_inputs) {
-    if (is_tangent(backward, input)) {
-      order.push_back(input);
-    } else {
-      backward.erase_input(input);
-    }
+    (is_tangent(backward, input) ? order : unread).push_back(input);
   }
+  // From the end: a network has thousands of inputs, and each that goes moves those behind it.
+  order.insert(order.end(), unread.begin(), unread.end());
   backward.reorder_inputs(std::move(order));
+  for (size_t i = unread.size(); i-- > 0;) backward.erase_input(unread[i]);
   clean(backward);
   return backward;
 }

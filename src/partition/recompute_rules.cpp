@@ -49,6 +49,7 @@ class Bans {
     if (facts.is_result) return {};
     if (!facts.pure) return "it draws or has an effect";
     if (!facts.cheap) return "it is costly to compute";
+    if (facts.follows_default_dtype) return "its dtype follows the thread's default";
     if (facts.is_number) return {};  // cannot be kept, so the rules about memory say nothing
     if (is_materialised_in_backward(item)) return "the backward needs it in memory";
     if (shrinks_its_operands(item)) return "it is small beside what it is computed from";

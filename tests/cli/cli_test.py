@@ -38,6 +38,39 @@ graph h(%y: f32[2] user_input 0) {
 """
 
 
+JOINT = """\
+graph g.joint(%x: f32[4] user_input 0, %dy: f32[4] tangent 0) {
+  %c: f32[4] = aten.cos(%x)
+  %y: f32[4] = aten.sin(%c)
+  backward:
+  %cc: f32[4] = aten.cos(%c)
+  %dc: f32[4] = aten.mul.Tensor(%dy, %cc)
+  %s: f32[4] = aten.sin(%x)
+  %dx: f32[4] = aten.mul.Tensor(%dc, %s)
+  return %y: output 0, %dx: grad 0
+}
+"""
+FORWARD = """\
+graph g.forward(%x: f32[4] user_input 0) {
+  %c: f32[4] = aten.cos(%x)
+  %y: f32[4] = aten.sin(%c)
+  return %y: output 0, %x: saved 0
+}
+
+"""
+BACKWARD = """\
+graph g.backward(%x: f32[4] saved 0, %dy: f32[4] tangent 0) {
+  backward:
+  %c: f32[4] = aten.cos(%x)
+  %cc: f32[4] = aten.cos(%c)
+  %dc: f32[4] = aten.mul.Tensor(%dy, %cc)
+  %s: f32[4] = aten.sin(%x)
+  %dx: f32[4] = aten.mul.Tensor(%dc, %s)
+  return %dx: grad 0
+}
+"""
+
+
 class ToolTest(unittest.TestCase):
     maxDiff = None
 
@@ -154,6 +187,21 @@ class Opt(ToolTest):
                     error="usage: FILE is required\n  remedy: see tandem opt --help\n")
 
 
+class Split(ToolTest):
+    def test_both_halves_and_what_is_saved(self):
+        self.expect("split", self.file(JOINT), "--partitioner", "min_cut", out=FORWARD + BACKWARD, error=(
+            "# saved: 1 value, 0 bytes\n"
+            "#              0  %x: an input that the backward reads (by reference, 0 bytes)\n"
+            "# computed again: 1 value, 16 bytes\n"
+            "#             16  %c: aten.cos is cheap, made from %x\n"))
+
+    def test_the_default_saves_what_the_backward_reads(self):
+        self.assertIn("# saved: 2 values, 16 bytes\n", self.run_tool("split", self.file(JOINT)).stderr)
+
+    def test_without_tangents_there_is_one_half(self):
+        self.expect("split", self.file(IDENTITY), out=IDENTITY.replace("graph h(", "graph h.forward("))
+
+
 class Run(ToolTest):
     def test_zeros(self):
         self.expect("run", self.file(CLEAN + IDENTITY), "--inputs", "zeros",
@@ -262,7 +310,7 @@ class Info(ToolTest):
 
 
 class CommandLine(ToolTest):
-    COMMANDS = "print, verify, opt, run, info"
+    COMMANDS = "print, verify, opt, split, run, info"
 
     def test_no_command(self):
         self.expect(code=WRONG_USAGE, error=f"usage: a command is required\n  known:  {self.COMMANDS}\n"

@@ -20,6 +20,8 @@ const char* name_of(Feature feature) {
       return "custom functions";
     case Feature::SymbolicShapes:
       return "symbolic shapes";
+    case Feature::MinCut:
+      return "min-cut";
     case Feature::CommonSubexpressions:
       return "common subexpressions";
     case Feature::Checkpoint:

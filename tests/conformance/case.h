@@ -19,6 +19,7 @@ enum class Feature {
   Hooks,
   CustomFunctions,
   SymbolicShapes,
+  MinCut,
   CommonSubexpressions,
   Checkpoint,
   Budgets,

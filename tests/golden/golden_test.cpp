@@ -7,7 +7,8 @@
 //   graph g(...) { ... }
 //
 // Run lines: `opt --passes=...` prints each graph after the passes, `partition` prints the halves
-// of a joint graph. TANDEM_UPDATE_GOLDEN=1 writes what came out into the files; review the diff.
+// of a joint graph, with `--partitioner=min_cut` those of the other partitioner.
+// TANDEM_UPDATE_GOLDEN=1 writes what came out into the files; review the diff.
 
 #include "passes/registry.h"
 #include "support/paths.h"
@@ -81,16 +82,20 @@ std::string run_passes(std::string_view names, std::vector<ir::Graph> graphs) {
   return text;
 }
 
-std::string run_partition(std::vector<ir::Graph> graphs) {
+std::string run_partition(const Partitioner& partitioner, std::vector<ir::Graph> graphs) {
   std::string text;
   for (ir::Graph& graph : graphs) {
-    const Split split = default_partition(
-        Joint{.graph = std::move(graph), .signature = {}, .lifted = {}}, Options{});
+    const Split split =
+        partitioner(Joint{.graph = std::move(graph), .signature = {}, .lifted = {}}, Options{});
     text += ir::print(split.forward);
     if (!split.backward.outputs().empty()) text += ir::print(split.backward);
     for (const Saved& saved : split.saved) {
       text += "# saved %" + saved.name + ", " + std::to_string(saved.bytes) +
               " bytes: " + saved.why + "\n";
+    }
+    for (const Recomputed& again : split.recomputed) {
+      text += "# computed again %" + again.name + ", " + std::to_string(again.bytes) +
+              " bytes: " + again.why + "\n";
     }
   }
   return text;
@@ -101,7 +106,9 @@ std::string execute(const GoldenFile& golden) {
   const std::string_view run = golden.run;
   if (run.starts_with(kPasses))
     return run_passes(run.substr(kPasses.size()), ir::parse_all(golden.input));
-  if (run == "partition") return run_partition(ir::parse_all(golden.input));
+  if (run == "partition") return run_partition(default_partition, ir::parse_all(golden.input));
+  if (run == "partition --partitioner=min_cut")
+    return run_partition(min_cut, ir::parse_all(golden.input));
   ADD_FAILURE() << "unknown run line: " << run;
   return {};
 }

@@ -99,8 +99,8 @@ TEST(MinCut, MovesAMaskToTheForwardWhereItIsSmallerThanItsOperand) {
     })");
   EXPECT_EQ(parts.saved[2].bytes, 64);
   EXPECT_EQ(parts.saved[2].why,
-            "read by aten.masked_fill.Scalar in the backward; fewer bytes than what it is computed "
-            "from, computing it again would take 3 ops");
+            "read by aten.masked_fill.Scalar in the backward; no more bytes than what it is "
+            "computed from, computing it again would take 3 ops");
   EXPECT_TRUE(parts.recomputed.empty());
 }
 
@@ -256,6 +256,25 @@ TEST(MinCut, MakesSeveralResultsOfAViewAgain) {
     })");
   EXPECT_EQ(saved_names(parts), Names{"x"});
   EXPECT_EQ(parts.saved[0].bytes, 0);
+}
+
+// Which may be another one when the backward runs.
+TEST(MinCut, DoesNotAskForTheDefaultDtypeAgain) {
+  constexpr char kText[] = R"(
+    graph g.joint(%x: f32[64] user_input 0, %dy: f32[64] tangent 0) {
+      %f: f32[64] = aten.full([64], 0.5, dtype=DTYPE, layout=none, device=none, pin_memory=none)
+      %y: f32[64] = aten.mul.Tensor(%x, %f)
+      backward:
+      %dx: f32[64] = aten.mul.Tensor(%dy, %f)
+      return %y: output 0, %dx: grad 0
+    })";
+  const auto saved = [&](const std::string& dtype) {
+    std::string text = kText;
+    text.replace(text.find("DTYPE"), 5, dtype);
+    return split(text.c_str()).saved.size();
+  };
+  EXPECT_EQ(saved("none"), 1u);
+  EXPECT_EQ(saved("f32"), 0u);
 }
 
 // A number that is read off a tensor is read again.

@@ -78,6 +78,18 @@ So far
   EXPECT_EQ(step.stats().entries, 0);
 }
 
+TEST(Explain, WhatTheBackwardComputesAgain) {
+  auto f = compile([](const T& x) { return x.cos().cos().sum(); }, {.partitioner = min_cut});
+  const std::string page = stable(f.explain(torch::ones({8}).requires_grad_()));
+  EXPECT_NE(page.find(R"(
+  saved for the backward: 0 values, 0 bytes; and 1 input by reference
+  computed again in the backward: 1 value, 32 bytes
+      32 bytes  %1: aten.cos is cheap, made from %arg0
+)"),
+            std::string::npos)
+      << page;
+}
+
 TEST(Explain, AHitAndAMiss) {
   auto f = compile([](const T& x) { return x * 2; });
   f(torch::ones({2}));
