@@ -29,7 +29,7 @@ bool one(Chooser& chooser, Statement& statement, const Chooser::Wanted& wanted) 
   constants(chooser, statement);
   const auto x = chooser.pick(wanted);
   if (!x) return false;
-  statement.operands = {*x};
+  statement.operands.assign(1, *x);
   statement.dtype = chooser.value(*x).scalar_type();
   return true;
 }
