@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "ops/memory_roots.h"
 
+#include <ATen/ExpandUtils.h>
+
 #include <algorithm>
 #include <set>
 #include <unordered_map>
@@ -14,6 +16,16 @@ namespace {
 // nobody whose version could be checked.
 constexpr int64_t kFirstBase = int64_t{1} << 32;
 constexpr int64_t kNobody = -1;
+
+/// Those of the result, if a tangent can have them: elements of an expanded result lie on top of
+/// each other. Dense ones in the same order allow every view that those allow.
+std::vector<int64_t> tangent_strides(const ir::TensorType& type) {
+  const std::vector<int64_t> sizes = type.static_sizes(), strides = type.static_strides();
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (strides[i] == 0 && sizes[i] > 1) return at::infer_dense_strides(sizes, strides);
+  }
+  return strides;
+}
 
 class Planner {
  public:
@@ -60,7 +72,7 @@ class Planner {
     add_parts();
     if (!plan_.is_plain) add_changes();
     for (const ir::TangentFacts& tangent : split_.signature.tangents) {
-      plan_.tangent_strides.push_back(tangent.type->static_strides());
+      plan_.tangent_strides.push_back(tangent_strides(*tangent.type));
     }
     note_what_to_skip();
     return std::move(plan_);

@@ -12,7 +12,14 @@ at::Tensor handle_of(const at::Tensor& tensor) {
 
 void copy_below_autograd(const at::Tensor& to, const at::Tensor& from) {
   at::AutoDispatchBelowADInplaceOrView below;
-  to.copy_(from);
+  // Of an expanded member of a group: its elements lie on top of each other, and hold the same.
+  at::Tensor target = to, source = from;
+  for (int64_t i = 0; i < to.dim(); ++i) {
+    if (to.stride(i) != 0 || to.size(i) < 2) continue;
+    target = target.narrow(i, 0, 1);
+    source = source.narrow(i, 0, 1);
+  }
+  target.copy_(source);
 }
 
 void protect(const CallPlan& plan, std::span<at::Tensor> outputs) {

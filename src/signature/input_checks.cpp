@@ -100,6 +100,22 @@ std::string overlap_cause(const tracing::Trace& trace, const StandIn& a, const S
                        : "other inputs lie there, too: " + cause;
 }
 
+/// Elements that lie on top of each other are one element; their stand-ins are many. In a group
+/// they are views of one stretch of memory.
+void check_expanded(const tracing::Trace& trace, const StandIn& stand_in,
+                    const ir::InputFacts& facts) {
+  if (!facts.data_written || facts.group >= 0 || facts.storage != ir::StorageChange::None) return;
+  for (int64_t i = 0; i < stand_in.real.dim(); ++i) {
+    if (stand_in.real.stride(i) != 0 || stand_in.real.size(i) < 2) continue;
+    TANDEM_UNSUPPORTED("signature", trace.name_of(stand_in),
+                       " is written through a view, and several of its elements lie at one place",
+                       base::detail_line("at", trace.line_of(stand_in.tensor)),
+                       "\n  sizes:  ", stand_in.real.sizes(),
+                       "\n  strides: ", stand_in.real.strides(),
+                       "\n  remedy: pass what it was expanded from, or clone() it");
+  }
+}
+
 /// A write through one input must be seen through another that shares its memory. Stand-ins share
 /// it within a group; a tensor that a trace meets late for the second time is in none.
 void check_overlap(const tracing::Trace& trace, const ir::Signature& signature,
@@ -131,6 +147,7 @@ void check_inputs(const tracing::Trace& trace, const ir::Signature& signature,
   check_gradients(trace);
   for (size_t i = 0; i < order.size(); ++i) {
     check_storage(trace, trace.stand_ins()[order[i]], signature.inputs[i]);
+    check_expanded(trace, trace.stand_ins()[order[i]], signature.inputs[i]);
   }
   check_overlap(trace, signature, order);
 }

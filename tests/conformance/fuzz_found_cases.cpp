@@ -110,6 +110,35 @@ Category fuzz_found() {
                     settings.backward_raises = "modified by an inplace operation";
                     return settings;
                   }()),
+              judged(
+                  "custom function that returns an expanded argument",
+                  [] {
+                    at::Tensor x = leaf({1});
+                    return Inputs{{x.expand({3})}, {x}};
+                  },
+                  [](Tensors& a) -> Tensors { return {ReturnsInput::apply(a[0])}; }),
+              judged(
+                  "part of an expanded argument beside it, written",
+                  [] {
+                    at::Tensor wide = leaf({3}, false).expand({2, 3});
+                    return Inputs{{wide.narrow(0, 0, 1), wide}, {}};
+                  },
+                  [](Tensors& a) -> Tensors {
+                    a[0].zero_();
+                    return {a[1] + 1};
+                  }),
+              judged(
+                  "part of an expanded argument written",
+                  [] { return Inputs{{leaf({3}, false).expand({2, 3})}, {}}; },
+                  [](Tensors& a) -> Tensors {
+                    a[0].select(0, 0).zero_();
+                    return {a[0] + 1};
+                  },
+                  [] {
+                    Settings settings;
+                    settings.refused = "several of its elements lie at one place";
+                    return settings;
+                  }()),
               judged("view of a leaf made on the memory of an argument", plain({{3}}),
                      [](Tensors& a) -> Tensors {
                        const at::Tensor leaf = a[0].detach().requires_grad_();
@@ -120,7 +149,12 @@ Category fuzz_found() {
                  session.judge(closing_over([] { return torch::randn({2}).requires_grad_(); },
                                             [](const at::Tensor& closed, Tensors&) -> Tensors {
                                               return {ReturnsInput::apply(closed).view({2, 1})};
-                                            }));
+                                            }),
+                               [] {
+                                 Settings settings;
+                                 settings.own_view_nodes = true;
+                                 return settings;
+                               }());
                }},
               {"custom function on a closed-over tensor that was written",
                [](Session& session) {
