@@ -118,5 +118,52 @@ TEST(CustomFunction, ReturnsMemoryOfItsOwnMaking) {
   }
 }
 
+/// Adds its gradient to a sum that it is given, in the backward.
+struct SumsGradients : torch::autograd::Function<SumsGradients> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& sum) {
+    context->saved_data["sum"] = sum;
+    return x * 2;
+  }
+  static variable_list backward(AutogradContext* context, variable_list tangents) {
+    context->saved_data["sum"].toTensor().add_(tangents[0]);
+    return {tangents[0] * 2, at::Tensor()};
+  }
+};
+
+TEST(CustomFunction, TheBackwardWritesAnArgumentOncePerBackward) {
+  const auto run = [](const auto& function) {
+    torch::manual_seed(1);
+    const at::Tensor x = torch::randn({3}).requires_grad_(), sum = torch::zeros({3});
+    const auto results = function(x, sum);
+    EXPECT_EQ(sum._version(), 0) << "the forward has written";
+    results[1].sum().backward({}, /*retain_graph=*/true);  // does not come by
+    EXPECT_EQ(sum._version(), 0);
+    const at::Tensor loss = results[0].pow(2).sum();
+    loss.backward({}, /*retain_graph=*/true);
+    loss.backward();
+    EXPECT_EQ(sum._version(), 2);
+    EXPECT_FALSE(sum.requires_grad());
+    return Tensors{sum, x.grad()};
+  };
+  const auto program = [](const at::Tensor& x, const at::Tensor& sum) {
+    return Tensors{SumsGradients::apply(x, sum), x.exp()};
+  };
+  const Tensors expected = run(program), found = run(tandem::compile(program));
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(expected[i], found[i])) << i;
+}
+
+TEST(CustomFunction, TheBackwardMayNotWriteWhatTheForwardWrites) {
+  auto f = tandem::compile([](const at::Tensor& x, const at::Tensor& sum) {
+    sum.zero_();
+    return SumsGradients::apply(x, sum);
+  });
+  const at::Tensor x = torch::ones({3}).requires_grad_(), sum = torch::ones({3});
+  EXPECT_EQ(test::error_text<UnsupportedError>([&] { f(x, sum); }),
+            "joint: the backward (a hook or custom function) writes argument 1, which the forward "
+            "changes, too\n  remedy: write it in the forward, or in a hook on a result of the "
+            "compiled function");
+  EXPECT_TRUE(at::equal(sum, torch::ones({3})));
+}
+
 }  // namespace
 }  // namespace tandem::testing
