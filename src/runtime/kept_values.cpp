@@ -211,6 +211,17 @@ Primals KeptValues::take_primals(const EntryState& entry, const std::vector<bool
     check_primal(primals_[k].tensor, primals_[k].version, facts[plan.held[k]]);
     primals[plan.held[k]] = primals_[k].tensor;
   }
+  for (const PrimalPlan::SavedInput& saved : plan.saved) {
+    if (!hooked_.empty()) {
+      primals[saved.input] = hooked_[saved.slot].unpack();
+      continue;
+    }
+    const SavedArgument& kept = arguments_[saved.argument];
+    // Taken by a backward of other results, which needed it last.
+    TORCH_CHECK(kept.tensor.defined(), autograd::ERR_BACKWARD_TWICE);
+    check_primal(kept.tensor, kept.version, facts[saved.input]);
+    primals[saved.input] = kept.tensor;
+  }
   for (size_t i = 0; i < facts.size(); ++i) {
     if (plan.how[i] == PrimalPlan::How::Lifted) primals[i] = entry.lifted()[i];
     if (plan.how[i] == PrimalPlan::How::Unread && facts[i].duplicate_of < 0)

@@ -163,6 +163,22 @@ struct NoHistory : autograd::Node {
 
 }  // namespace
 
+namespace {
+
+void hold(size_t input, const CallPlan& call, int64_t lifted_count, PrimalPlan& plan) {
+  size_t argument = 0;
+  for (size_t slot = 0; slot < call.saved.size(); ++slot) {
+    if (call.saved[slot].input == static_cast<int64_t>(input)) {
+      plan.saved.push_back({input, slot, argument});
+      return;
+    }
+    argument += call.saved[slot].input >= lifted_count;
+  }
+  plan.held.push_back(input);
+}
+
+}  // namespace
+
 PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const CallPlan& call) {
   const ir::Signature& signature = split.signature;
   const std::vector<bool> reads = read_by_gradients(joint);
@@ -190,7 +206,7 @@ PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const Ca
     if (lifted && how != PrimalPlan::How::Lifted) plan.replaced.push_back(i);
     if (how == PrimalPlan::How::Copied) plan.copied.push_back(i);
     if (how == PrimalPlan::How::Reshaped) plan.reshaped.push_back(i);
-    if (how == PrimalPlan::How::Held) plan.held.push_back(i);
+    if (how == PrimalPlan::How::Held) hold(i, call, signature.lifted_count, plan);
     const bool saved =
         std::ranges::count(call.saved, static_cast<int64_t>(i), &SavedSlot::input) > 0;
     if (how == PrimalPlan::How::Lifted && reads[i] && !saved) plan.watched.push_back(i);

@@ -27,6 +27,12 @@ struct PrimalPlan {
   };
   std::vector<How> how;  // one per input
   std::vector<size_t> held, copied, reshaped, groups;
+  /// Inputs of kind Held that the saved values hold already.
+  struct SavedInput {
+    size_t input, slot;
+    size_t argument;  // among the arguments that are saved
+  };
+  std::vector<SavedInput> saved;
   /// Inputs of kind Lifted whose version the saved values do not keep already.
   std::vector<size_t> watched;
   /// Closed-over inputs that the call changes, read or not: they cannot stand for themselves.
