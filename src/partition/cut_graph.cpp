@@ -3,6 +3,7 @@
 #include "ops/memory_roots.h"
 #include "ops/op_table.h"
 #include "partition/halves.h"
+#include "passes/remove_dead_nodes.h"
 
 #include <algorithm>
 
@@ -43,7 +44,7 @@ bool follows_default_dtype(const ir::Graph& joint, const ir::Node& node) {
 ItemFacts facts_of(const ir::Graph& joint, const ir::Node& node) {
   ItemFacts facts{.node = node.id()};
   facts.follows_default_dtype = follows_default_dtype(joint, node);
-  facts.pure = is_pure(node);
+  facts.pure = passes::removable(node);
   facts.in_backward = node.phase() == ir::Phase::Backward;
   switch (node.kind()) {
     case ir::NodeKind::Op: {

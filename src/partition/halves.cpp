@@ -63,21 +63,6 @@ ir::ValueId add_copy(ir::Graph& forward, const SavedValue& saved) {
 
 }  // namespace
 
-bool is_pure(const ir::Node& node) {
-  switch (node.kind()) {
-    case ir::NodeKind::Op:
-      return ops::info(node.op()).removable();
-    case ir::NodeKind::Constant:
-      return true;
-    case ir::NodeKind::Region: {
-      bool pure = true;
-      node.region().for_each_node([&](const ir::Node& inner) { pure = pure && is_pure(inner); });
-      return pure;
-    }
-  }
-  return false;
-}
-
 bool has_backward(const ir::Graph& joint) {
   return std::ranges::any_of(joint.inputs(),
                              [&](ir::ValueId input) { return is_tangent(joint, input); }) ||
@@ -97,7 +82,7 @@ ir::Graph forward_half(const ir::Graph& joint, std::span<const SavedValue> saved
   forward.set_outputs(std::move(outputs));
   forward.for_each_node_reversed([&](ir::Node& node) {
     const bool recorded_here = node.phase() == ir::Phase::Forward;
-    if (is_pure(node) ? !is_read(forward, node) : !recorded_here) {
+    if (passes::removable(node) ? !is_read(forward, node) : !recorded_here) {
       forward.erase(node);
     } else {
       forward.set_phase(node, ir::Phase::Forward);
@@ -134,7 +119,7 @@ ir::Graph backward_half(const ir::Graph& joint, std::span<const SavedValue> save
   backward.for_each_node_reversed([&](ir::Node& node) {
     const bool recorded_here = node.phase() == ir::Phase::Backward;
     if (!is_read(backward, node)) {
-      if (!recorded_here || is_pure(node)) backward.erase(node);
+      if (!recorded_here || passes::removable(node)) backward.erase(node);
       return;
     }
     if (recorded_here) return;

@@ -10,9 +10,6 @@ namespace tandem::partition {
 /// Whether there is anything for a backward to do.
 bool has_backward(const ir::Graph& joint);
 
-/// Whether a node may be dropped, moved to the other half or run in both: no draw, effect or write.
-bool is_pure(const ir::Node& node);
-
 /// What computes the results and the saved values: the inputs of the joint without tangents in,
 /// `mutated`, `output`, `base`, then `saved` out. Draws and effects of the forward stay, read or
 /// not. Ids mean what they mean in the joint.

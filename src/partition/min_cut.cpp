@@ -27,7 +27,7 @@ Split min_cut(const Joint& joint, const Options&) {
   for (const partition::SavedValue& value : saved)
     split.saved.push_back(partition::describe(whole, value));
   split.forward = partition::forward_half(whole, saved);
-  split.backward = partition::backward_half(whole, saved, partition::is_pure);
+  split.backward = partition::backward_half(whole, saved, passes::removable);
   partition::schedule_backward(split.backward);
   split.recomputed = partition::recomputed_values(whole, split);
   return split;

@@ -1,6 +1,7 @@
 #include "partition/schedule_backward.h"
 
 #include "partition/halves.h"
+#include "passes/remove_dead_nodes.h"
 
 #include <algorithm>
 #include <vector>
@@ -22,7 +23,7 @@ class Scheduler {
     int32_t rank = 0;
     graph_.for_each_node([&](const ir::Node& node) {
       rank_[index(node.id())] = rank++;
-      bool anchored = !is_pure(node);
+      bool anchored = !passes::removable(node);
       for_each_operand(node, [&](ir::ValueId id) { anchored = anchored || of_tangent[index(id)]; });
       for (ir::ValueId id : node.results()) {
         if (id != ir::kNoValue) of_tangent[index(id)] = anchored;

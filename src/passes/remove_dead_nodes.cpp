@@ -6,7 +6,6 @@
 #include <algorithm>
 
 namespace tandem::passes {
-namespace {
 
 bool removable(const ir::Node& node) {
   switch (node.kind()) {
@@ -22,6 +21,8 @@ bool removable(const ir::Node& node) {
   }
   return false;
 }
+
+namespace {
 
 bool is_read(const ir::Graph& graph, const ir::Node& node) {
   return std::ranges::any_of(node.results(), [&](ir::ValueId id) {

@@ -10,6 +10,7 @@
 #include "tracing/equality.h"
 #include "tracing/operand_text.h"
 #include "tracing/recording.h"
+#include "tracing/tensors_of.h"
 #include "tracing/traced_tensor.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
@@ -57,21 +58,6 @@ const OpFacts& facts_of(const c10::OperatorHandle& op) {
   auto [it, inserted] = known.try_emplace(&op.schema());
   if (inserted) it->second = make_facts(op);
   return it->second;
-}
-
-template <class Fn>
-void for_each_tensor(const c10::IValue& value, Fn&& fn) {
-  if (value.isTensor()) {
-    if (const at::Tensor& tensor = value.toTensor(); tensor.defined()) fn(tensor);
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) {
-      if (tensor.defined()) fn(tensor);
-    }
-  } else if (value.isOptionalTensorList()) {
-    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-      if (tensor && tensor->defined()) fn(*tensor);
-    }
-  }
 }
 
 ops::TensorMeta meta_of_operand(ops::MetadataPropagator& metadata, const at::Tensor& tensor) {

@@ -6,6 +6,7 @@
 #include "ops/op_table.h"
 #include "tracing/operand_text.h"
 #include "tracing/recording.h"
+#include "tracing/tensors_of.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -42,21 +43,6 @@ bool has_only_a_body(const c10::OperatorHandle& op) {
     if (op.hasKernelForDispatchKey(key)) return false;
   }
   return true;
-}
-
-template <class Fn>
-void for_each_tensor(const c10::IValue& value, Fn&& fn) {
-  if (value.isTensor()) {
-    if (value.toTensor().defined()) fn(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) {
-      if (tensor.defined()) fn(tensor);
-    }
-  } else if (value.isOptionalTensorList()) {
-    for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector()) {
-      if (tensor && tensor->defined()) fn(*tensor);
-    }
-  }
 }
 
 /// Autograd would see the ops inside the op's kernel: grad mode, an operand with gradient, and
