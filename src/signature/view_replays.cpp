@@ -35,12 +35,6 @@ ir::ValueId add_detach(ir::Graph& graph, ir::ValueId value) {
       .results()[0];
 }
 
-/// Whether autograd takes it for one. What was detached and then reshaped in place is none. Of
-/// inference tensors autograd knows nothing, and a view of one must stay what it is.
-bool is_known_as_view(const at::Tensor& tensor) {
-  return tensor.is_view() || tensor.is_inference();
-}
-
 /// Functionalization makes the same view several times: equal ones count as one value here.
 class SameViews {
  public:
@@ -92,7 +86,8 @@ class Builder {
     replay_.detached = detached;
   }
 
-  /// `is_view`: whether autograd takes the result for one.
+  /// `is_view`: whether autograd takes the result for one. What was detached and then reshaped in
+  /// place is none.
   void add_output(ir::ValueId value, int64_t index, bool is_view) {
     ir::ValueId rebuilt_value = rebuilt(value, 0);
     for (size_t round = 1; is_output(rebuilt_value) && rebuilt_value != source_; ++round)
@@ -218,7 +213,7 @@ class Replays {
          .operands = {input, type->sizes, type->strides, ir::Size(result.storage_offset())},
          .results = {ir::Type(type)}});
     ir::ValueId made = view.results()[0];
-    if (!is_known_as_view(result)) made = add_detach(replay.graph, made);
+    if (!result.is_view()) made = add_detach(replay.graph, made);
     replay.graph.add_output(made, ir::Descriptor::output(static_cast<int64_t>(index)));
     reading_.signature.replays.push_back(std::move(replay));
   }
@@ -328,8 +323,11 @@ class Replays {
       it = builders_.try_emplace(key, graph_, same_, root).first;
       it->second.set_source(source, as_found, detached);
     }
-    const at::Tensor& result = trace_.results().tensors[index];
-    it->second.add_output(value, static_cast<int64_t>(index), is_known_as_view(result));
+    // Of inference tensors autograd knows nothing, and a view of one must stay what it is.
+    const bool of_inference = source.of == ir::Place::Of::Input &&
+                              inputs_[static_cast<size_t>(source.index)]->real.is_inference();
+    it->second.add_output(value, static_cast<int64_t>(index),
+                          of_inference || trace_.results().tensors[index].is_view());
   }
 
   const tracing::Trace& trace_;
