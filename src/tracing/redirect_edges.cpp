@@ -76,8 +76,9 @@ class Walk {
   /// stand-in before.
   static void require_unwritten(const autograd::Node& node, const StandIn& stand_in) {
     const auto& history = stand_in.tensor.grad_fn();
+    // A view renews its history when it is asked for: its number says nothing about the write.
     if (!history || history == stand_in.edge.function ||
-        history->sequence_nr() > node.sequence_nr()) {
+        (!stand_in.tensor.is_view() && history->sequence_nr() > node.sequence_nr())) {
       return;
     }
     TANDEM_UNSUPPORTED("trace", "the custom autograd function ", node.name(),
