@@ -265,7 +265,7 @@ Value* VectorMath::sine_or_cosine(Value* x, bool cosine) {
 
   // Far from zero the parts of pi/2 are too few; then, infinity and NaN included, all lanes take
   // libm.
-  Value* near = b_.CreateFCmpOLE(magnitude(x), constant(x, 8192));
+  Value* near = b_.CreateFCmpOLE(magnitude(x), constant(x, has_fma() ? 8192 : 128));
   Value* all_near = lane_count(x->getType()) ? b_.CreateAndReduce(near) : near;
   llvm::Function* function = b_.GetInsertBlock()->getParent();
   llvm::LLVMContext& context = function->getContext();

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <limits>
 
-namespace tandem::testing {
+namespace tandem::test {
 
 using backends::llvm_common::Buffer;
 using backends::llvm_common::BufferRole;
@@ -130,4 +130,4 @@ std::string difference_from_reference(const Kernel& kernel, InstructionSet set,
   return good ? difference(kernel, got, expected, units) : std::string();
 }
 
-}  // namespace tandem::testing
+}  // namespace tandem::test

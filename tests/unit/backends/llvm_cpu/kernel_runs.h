@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem::testing {
+namespace tandem::test {
 
 /// The buffers of a kernel, filled for a run.
 class KernelMemory {
@@ -49,4 +49,4 @@ std::string difference_from_reference(const backends::llvm_common::Kernel& kerne
 /// Elements of a buffer as doubles.
 double element(const std::vector<char>& bytes, c10::ScalarType dtype, size_t index);
 
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -12,15 +12,15 @@ namespace {
 
 using backends::llvm_common::Kernel;
 using backends::llvm_common::parse_kernel;
-using testing::KernelMemory;
+using test::KernelMemory;
 using Values = KernelMemory::Values;
 
 void expect_as_reference(const std::string& text, Values values, double units) {
   const Kernel kernel = parse_kernel(text);
   backends::llvm_common::verify(kernel);
-  for (backends::llvm_cpu::InstructionSet set : testing::instruction_sets()) {
+  for (backends::llvm_cpu::InstructionSet set : test::instruction_sets()) {
     SCOPED_TRACE(std::string(name(set)));
-    EXPECT_EQ(testing::difference_from_reference(kernel, set, values, units), "") << text;
+    EXPECT_EQ(test::difference_from_reference(kernel, set, values, units), "") << text;
   }
 }
 
@@ -242,7 +242,7 @@ TEST(CpuKernel, RowsAreReadThroughIndices) {
     }
   })";
   const Kernel kernel = parse_kernel(text);
-  for (auto set : testing::instruction_sets()) {
+  for (auto set : test::instruction_sets()) {
     const Kernel* const kernels[] = {&kernel};
     const auto made = backends::llvm_cpu::make_cpu_compiler(set)->compile(kernels);
     ASSERT_TRUE(made[0].kernel) << made[0].reason;
@@ -274,7 +274,7 @@ TEST(CpuKernel, GatherPerElementChecksOnlyTheElementsThatExist) {
     }
   })";
   const Kernel kernel = parse_kernel(text);
-  for (auto set : testing::instruction_sets()) {
+  for (auto set : test::instruction_sets()) {
     const Kernel* const kernels[] = {&kernel};
     const auto made = backends::llvm_cpu::make_cpu_compiler(set)->compile(kernels);
     ASSERT_TRUE(made[0].kernel) << made[0].reason;
@@ -396,7 +396,7 @@ TEST(CpuKernel, LongFloatSumsKeepTheirPrecision) {
       store y[0], v1
     }
   })");
-  for (auto set : testing::instruction_sets()) {
+  for (auto set : test::instruction_sets()) {
     const Kernel* const kernels[] = {&kernel};
     const auto made = backends::llvm_cpu::make_cpu_compiler(set)->compile(kernels);
     KernelMemory memory(kernel, Values::Moderate, 5);
