@@ -187,7 +187,8 @@ class Planner {
              input.requires_grad == input.requires_grad_after;
     };
     const auto plain_output = [](const ir::OutputFacts& output) {
-      return !output.made_leaf && !output.own_history;
+      return !output.made_leaf && !output.own_history &&
+             output.kind != ir::OutputKind::AliasOfOutput;
     };
     return signature.groups.empty() && signature.bases.empty() && !signature.grad_mode_after &&
            std::ranges::all_of(signature.inputs, plain_input) &&

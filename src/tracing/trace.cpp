@@ -58,10 +58,12 @@ std::string value_name(const ir::Descriptor& role) {
 }
 
 Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std::string> names,
-             Retrace retrace, std::span<const Replacement> replacements)
+             Retrace retrace, std::span<const Replacement> replacements, size_t own_tensors)
     : known_(std::move(known)),
       names_(std::move(names)),
       retrace_(std::move(retrace)),
+      own_tensors_(own_tensors),
+      with_grad_(c10::GradMode::is_enabled()),
       first_sequence_number_(at::sequence_number::peek()),
       ambient_((register_hooks(), recording_)) {
   stand_in_arguments_.constants = arguments.constants;
@@ -106,12 +108,15 @@ void Trace::find_groups(const detail::Flat& arguments) {
   for (const std::vector<size_t>& component : related(tensors, retrace_.group_all_views)) {
     std::vector<at::Tensor> members;
     for (size_t i : component) members.push_back(tensors[i]);
-    if (!cannot_be_group(members).empty()) continue;
-    for (const at::Tensor& member : members)
-      group_of_.emplace(member.unsafeGetTensorImpl(), groups_.size());
-    groups_.push_back(make_group(recording_, members, static_cast<int64_t>(groups_.size()),
-                                 ambient_.caller_in_inference_mode()));
+    if (cannot_be_group(members).empty()) add_group(members);
   }
+}
+
+void Trace::add_group(std::span<const at::Tensor> members) {
+  for (const at::Tensor& member : members)
+    group_of_.emplace(member.unsafeGetTensorImpl(), groups_.size());
+  groups_.push_back(make_group(recording_, members, static_cast<int64_t>(groups_.size()),
+                               ambient_.caller_in_inference_mode()));
 }
 
 size_t Trace::equal_members(const Group& group, const at::Tensor& real) const {
@@ -127,6 +132,13 @@ size_t Trace::equal_members(const Group& group, const at::Tensor& real) const {
 void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
   const size_t here = stand_ins_.size();
   auto [it, is_new] = position_.try_emplace(real.unsafeGetTensorImpl(), here);
+  // A view renews its grad_fn when it is written, even without autograd: so must what stands for
+  // it.
+  const bool may_be_written =
+      role.role != ir::Role::UserInput || static_cast<size_t>(role.index) < own_tensors_;
+  if (is_new && with_grad_ && may_be_written && !group_of_.contains(real.unsafeGetTensorImpl()) &&
+      is_differentiable_view(real))
+    add_group({&real, 1});
   const auto group = group_of_.find(real.unsafeGetTensorImpl());
   const bool in_inference = ambient_.caller_in_inference_mode();
   StandIn stand_in =

@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <deque>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -50,7 +51,8 @@ class Trace {
  public:
   /// `names` say what to call the arguments in errors, one per tensor.
   Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std::string> names,
-        Retrace retrace = {}, std::span<const Replacement> replacements = {});
+        Retrace retrace = {}, std::span<const Replacement> replacements = {},
+        size_t own_tensors = std::numeric_limits<size_t>::max());
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
@@ -96,6 +98,7 @@ class Trace {
  private:
   at::Tensor stand_in_of(const at::Tensor& real);
   void find_groups(const detail::Flat& arguments);
+  void add_group(std::span<const at::Tensor> members);
   size_t equal_members(const Group& group, const at::Tensor& real) const;
   void share_counter(StandIn& stand_in);
   std::optional<size_t> find_met_before(const at::Tensor& real) const;
@@ -117,6 +120,10 @@ class Trace {
   std::vector<ir::EqualityFacts> equalities_;
   std::optional<bool> grad_mode_after_;
   size_t argument_count_ = 0;
+  /// How many tensors of the arguments the function takes. Gradients of it take more, which nobody
+  /// writes.
+  const size_t own_tensors_;
+  const bool with_grad_;                  // the caller records gradients
   const uint64_t first_sequence_number_;  // of autograd nodes made here
   detail::Flat stand_in_arguments_;
   detail::Flat results_;
