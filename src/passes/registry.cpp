@@ -1,6 +1,7 @@
 #include "passes/registry.h"
 
 #include "base/error.h"
+#include "passes/decompose.h"
 #include "passes/merge_duplicates.h"
 #include "passes/remove_dead_nodes.h"
 #include "passes/remove_no_ops.h"
@@ -17,6 +18,7 @@ namespace tandem::passes {
 namespace {
 
 constexpr std::array kPasses = {
+    PassInfo{"decompose", "writes ops as others, by Tandem's own table", decompose, false},
     PassInfo{"merge-duplicates", "keeps the first of several equal computations", merge_duplicates,
              true},
     PassInfo{"remove-dead-nodes", "erases what nobody reads and what has no effect",

@@ -29,8 +29,11 @@ struct Captured {
 Captured capture(const Program& program, const detail::Flat& arguments, const Options& options,
                  StageLog& log);
 
-/// The clean-up of a joint graph before it is cut.
-void run_passes(ir::Graph& graph, StageLog& log);
+/// What the backend wants decomposed, overridden by the user.
+Decompositions chosen_decompositions(const Options& options);
+
+/// Decompositions and clean-up of a joint graph before it is cut.
+void run_passes(ir::Graph& graph, const Decompositions& table, StageLog& log);
 
 /// The cut, by the partitioner of the options; both graphs verified.
 Split cut(const Joint& joint, const Options& options, StageLog& log);
