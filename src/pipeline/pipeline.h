@@ -7,6 +7,7 @@
 #include "tandem/stages.h"
 
 #include <memory>
+#include <span>
 #include <string>
 
 namespace tandem::pipeline {
@@ -28,6 +29,9 @@ struct Captured {
 /// which inputs belong together (tracing::Retrace).
 Captured capture(const Program& program, const detail::Flat& arguments, const Options& options,
                  StageLog& log);
+
+/// The passes over a joint graph, in order; one may come twice.
+std::span<const char* const> joint_passes();
 
 /// The clean-up of a joint graph before it is cut.
 void run_passes(ir::Graph& graph, StageLog& log);

@@ -34,7 +34,8 @@ TEST(PassRegistry, HoldsEveryPassOnceInOrderOfNames) {
     EXPECT_EQ(&find_pass(pass.name), &pass);
   }
   EXPECT_EQ(names,
-            (std::vector<std::string>{"merge-duplicates", "remove-dead-nodes", "remove-no-ops"}));
+            (std::vector<std::string>{"fold-constants", "merge-duplicates", "merge-views",
+                                      "remove-dead-nodes", "remove-no-ops", "remove-round-trips"}));
 }
 
 TEST(PassRegistry, NamesTheNearestPassOfAWrongName) {
@@ -45,7 +46,8 @@ TEST(PassRegistry, NamesTheNearestPassOfAWrongName) {
     EXPECT_EQ(error.stage(), "passes");
     EXPECT_STREQ(error.what(),
                  "passes: no pass is called \"remove-dead-node\"\n"
-                 "  known:  merge-duplicates, remove-dead-nodes, remove-no-ops\n"
+                 "  known:  fold-constants, merge-duplicates, merge-views, remove-dead-nodes, "
+                 "remove-no-ops, remove-round-trips\n"
                  "  remedy: did you mean \"remove-dead-nodes\"?");
   }
 }
