@@ -162,6 +162,7 @@ void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
     share_counter(stand_in);
   }
   stand_ins_.push_back(std::move(stand_in));
+  real_versions_.push_back(version_of(real));
 }
 
 /// Views and detached copies have one version counter together: a write to one counts for all.
@@ -269,14 +270,30 @@ bool Trace::compare_inputs(ir::ValueId a, ir::ValueId b) {
   return facts.equal;
 }
 
+/// mark_dirty() in a custom function counts a write of the tensor that it is given: of a
+/// closed-over one itself, since that is what the function has. The call shall count it, each time.
+void Trace::take_over_versions() {
+  for (size_t i = 0; i < stand_ins_.size(); ++i) {
+    const StandIn& one = stand_ins_[i];
+    const uint32_t counted = version_of(one.real) - real_versions_[i];
+    if (counted == 0 || one.duplicate_of >= 0 || one.counter_of >= 0) continue;
+    c10::VariableVersion real = one.real.unsafeGetTensorImpl()->version_counter();
+    real.set_version(real_versions_[i]);
+    c10::VariableVersion here = one.tensor.unsafeGetTensorImpl()->version_counter();
+    here.set_version(static_cast<int64_t>(here.current_version()) + counted);
+  }
+}
+
 void Trace::run(const detail::FlatFunction& function) {
   const ThreadSwitches before = ThreadSwitches::now();
   try {
     recording_.lines().set_outermost(__builtin_frame_address(0));
     results_ = function(stand_in_arguments_);
     recording_.lines().set_outermost(nullptr);  // what is recorded from here on, Tandem calls
+    take_over_versions();
   } catch (const c10::Error& error) {
     before.restore();
+    take_over_versions();
     const std::string text = error.what_without_backtrace();
     if (is_unfollowed_write(text)) {
       TANDEM_UNSUPPORTED(
@@ -299,6 +316,7 @@ void Trace::run(const detail::FlatFunction& function) {
         "\n  remedy:   read it outside the compiled function, or compute with tensor ops");
   } catch (...) {
     before.restore();
+    take_over_versions();
     throw;
   }
   if (ThreadSwitches after = ThreadSwitches::now(); after != before) {
