@@ -176,8 +176,10 @@ class Reader {
         made_by_custom_function(
             tensor, tensor.is_view() ? at::Tensor(tensor._base()).grad_fn().get() : nullptr);
     // No view op leads from a base that was reshaped to views which were taken of it before.
-    facts.own_history =
-        facts.of_custom_function || (is_reshaped(whole) && facts.requires_grad && !facts.is_leaf);
+    // Nor to what autograd does not take for a view (`_unsafe_view`, a detached alias that was
+    // written): its history is its own.
+    facts.own_history = facts.of_custom_function || (facts.requires_grad && !facts.is_leaf &&
+                                                     (is_reshaped(whole) || !tensor.is_view()));
     if (!tensor.is_view()) return;
     const at::Tensor root(tensor._base());
     if (const auto output = index_of_result_.find(root.unsafeGetTensorImpl());

@@ -284,6 +284,18 @@ void Trace::take_over_versions() {
   }
 }
 
+/// A custom function that returns a closed-over tensor returns a view of that tensor, not of what
+/// stands for it and has been written.
+void Trace::require_no_view_of_written(const at::Tensor& result) const {
+  if (!result.is_view() || position_.contains(result.unsafeGetTensorImpl())) return;
+  for (const StandIn& one : stand_ins_) {
+    if (!one.real.is_same(at::Tensor(result._base())) || !is_written(one)) continue;
+    TANDEM_UNSUPPORTED("trace", "a result is a view that a custom autograd function made of ",
+                       name_of(one), ", which the function has written before",
+                       "\n  remedy: pass the tensor to the compiled function as an argument");
+  }
+}
+
 void Trace::run(const detail::FlatFunction& function) {
   const ThreadSwitches before = ThreadSwitches::now();
   try {
@@ -329,7 +341,9 @@ void Trace::run(const detail::FlatFunction& function) {
     }
   }
   for (at::Tensor& result : results_.tensors) {
-    if (result.defined() && !is_traced(result)) result = stand_in_of(result);
+    if (!result.defined() || is_traced(result)) continue;
+    require_no_view_of_written(result);
+    result = stand_in_of(result);
   }
   for (const at::Tensor& result : results_.tensors) {
     if (result.defined()) keep_history(result);
