@@ -5,6 +5,7 @@
 #include "joint/ends.h"
 #include "joint/gradients.h"
 #include "joint/release_groups.h"
+#include "joint/written_versions.h"
 #include "tandem/ir/text.h"
 #include "tracing/traced_tensor.h"
 
@@ -103,6 +104,7 @@ class Builder {
     if (tangents.empty()) return;
     const std::vector<const Target*> wanted = ends_.prepare(part);
     for (const Target* target : wanted) task.wanted.push_back(target->edge);
+    const WrittenVersions versions(trace_);
     const Gradients gradients = differentiate(recording_, task);
     effects_.add(gradients.effects, tangents);
     std::vector<ir::ValueId> tangents_here;
