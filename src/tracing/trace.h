@@ -100,12 +100,12 @@ class Trace {
   void find_groups(const detail::Flat& arguments);
   void add_group(std::span<const at::Tensor> members);
   void take_over_versions();
-  void require_no_view_of_written(const at::Tensor& result) const;
   size_t equal_members(const Group& group, const at::Tensor& real) const;
   void share_counter(StandIn& stand_in);
   std::optional<size_t> find_met_before(const at::Tensor& real) const;
   bool compare_inputs(ir::ValueId a, ir::ValueId b);
   void add(const at::Tensor& real, ir::Descriptor role, std::string name);
+  void require_unwritten(const at::Tensor& result) const;
   void keep_history(const at::Tensor& result) const;
   /// A line of an error: of the op that threw, else of the last one before.
   std::string where() const;
