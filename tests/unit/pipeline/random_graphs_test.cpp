@@ -127,7 +127,7 @@ ir::Graph record(uint64_t seed) {
   const detail::FlatFunction flat = detail::Typed<Tensors(T, T)>::flat_function(
       [seed](const T& a, const T& b) { return RandomProgram(seed)(a, b); });
   StageLog log("random", {});
-  return capture(Program(flat), detail::flatten<T, T>(x, y), {}, log).recorded;
+  return capture(Program(flat), detail::flatten<T, T>(x, y), {}, log).joint.graph;
 }
 
 /// Numbers for every input, zeros of both signs among them.
