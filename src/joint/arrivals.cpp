@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <set>
@@ -34,20 +33,7 @@ bool is_custom_function(const autograd::Node& node) {
   return node.name().find("CppNode") != std::string::npos;
 }
 
-at::Tensor arrives(const at::Tensor& gradient, at::TensorList) { return gradient.alias(); }
-
 }  // namespace
-
-TORCH_LIBRARY_FRAGMENT(tandem, library) {
-  library.def("arrives(Tensor(a) gradient, Tensor[] tangents) -> Tensor(a)");
-  library.impl("arrives",
-               torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(arrives)));
-}
-
-const c10::OperatorHandle& arrives_op() {
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("tandem::arrives", "");
-  return op;
-}
 
 Arrivals::Arrivals(std::span<const autograd::Edge> roots, std::span<const autograd::Edge> stops)
     : roots_(roots.begin(), roots.end()) {

@@ -2,7 +2,6 @@
 
 #include "tandem/ir/graph.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/edge.h>
 
 #include <cstdint>
@@ -50,10 +49,6 @@ class Arrivals {
   /// Nodes that were watched: all, as soon as one is a custom function's.
   std::map<torch::autograd::Node*, Seen> seen_;
 };
-
-/// `tandem::arrives(gradient, tangents)`: the gradient, which is there whenever one of the tangents
-/// is defined. The partition takes it out when it knows which are.
-const c10::OperatorHandle& arrives_op();
 
 /// Whether each of the values depends on one of the tangents.
 std::vector<bool> depends_on(const ir::Graph& graph, std::span<const ir::ValueId> tangents,
