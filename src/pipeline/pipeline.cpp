@@ -5,10 +5,12 @@
 #include "ops/op_table.h"
 #include "partition/memory_owners.h"
 #include "partition/place_write_backs.h"
+#include "passes/decompose.h"
 #include "passes/registry.h"
 #include "passes/remove_dead_nodes.h"
 #include "runtime/gradient_call.h"
 #include "signature/read_signature.h"
+#include "tracing/ambient.h"
 #include "tracing/trace.h"
 #include "tracing/with_autocast.h"
 
@@ -16,12 +18,17 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 namespace tandem::pipeline {
 namespace {
 
-/// The clean-up in order: no-ops hide duplicates, duplicates leave dead nodes.
-constexpr const char* kJointPasses[] = {"remove-no-ops", "merge-duplicates", "remove-dead-nodes"};
+/// The clean-up in order. Dead nodes are work for nobody; constants show that an op does nothing;
+/// no-ops hide equal views, those hide round trips, and all of them hide duplicates. Each leaves
+/// dead nodes.
+constexpr const char* kJointPasses[] = {
+    "remove-dead-nodes",  "fold-constants",   "remove-no-ops",    "merge-views",
+    "remove-round-trips", "merge-duplicates", "remove-dead-nodes"};
 
 /// While Tandem is developed every step is verified by itself, so that an error names the step that
 /// made it. A release verifies what goes into the partition and what comes out of it.
@@ -131,7 +138,8 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
   std::optional<tracing::Trace> trace;
   Captured captured;
   const auto run = [&](tracing::Retrace retrace) {
-    trace.emplace(arguments, known_tensors(options), names, std::move(retrace), replacements);
+    trace.emplace(arguments, known_tensors(options), names, std::move(retrace), replacements,
+                  program.own_tensors(arguments));
     log.time("trace", [&] { captured.run = run_program(program, *trace); });
   };
   run({});
@@ -156,13 +164,28 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
   return captured;
 }
 
-void run_passes(ir::Graph& graph, StageLog& log) {
+Decompositions chosen_decompositions(const Options& options) {
+  return options.backend.resolve()->decompositions(options.rounding).merge(options.decompositions);
+}
+
+std::span<const char* const> joint_passes() { return kJointPasses; }
+
+void run_passes(ir::Graph& graph, const Decompositions& table, StageLog& log) {
   passes::PassObserver observer;
   observer.verify = kVerifyEveryStep;
   observer.after_step = [&](const passes::StepReport& step) {
+    if (!step.disabled) log.note_step("passes", std::string(step.name), step.seconds);
     log.dump(std::string(step.name), step.graph, step.changes > 0);
   };
   log.time("passes", [&] {
+    // An export has its trace still open; what a pass computes is no part of it.
+    std::optional<tracing::OutsideTrace> outside;
+    if (tracing::is_tracing()) outside.emplace();
+    if (!table.empty()) {
+      const PassResult result = passes::decompose(graph, table);
+      if (kVerifyEveryStep) ir::verify(graph, "passes");
+      log.dump("decompose", graph, result.changes > 0);
+    }
     for (const char* name : kJointPasses)
       passes::run_pass(passes::find_pass(name), graph, observer);
     if (!kVerifyEveryStep) ir::verify(graph, "passes");
@@ -191,7 +214,7 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
   Captured captured = capture(*program, arguments, options, log);
   counts = captured.counts;
   if (program->is_derived()) *program->derived_traces += counts.traces;
-  run_passes(captured.joint.graph, log);
+  run_passes(captured.joint.graph, chosen_decompositions(options), log);
   if (program->is_derived()) drop_happened(captured.joint.graph, captured.run.happened);
   Split split = cut(captured.joint, options, log);
   guards.add_trace(captured.joint.lifted, split.signature, arguments);

@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -145,7 +146,11 @@ class Reader {
   bool place_on_leaf(const at::Tensor& tensor, int64_t index, ir::OutputFacts& facts) {
     if (!tensor.is_view() || !facts.requires_grad) return false;
     const at::Tensor root(tensor._base());
-    if (!is_made_leaf(root) || input_of_tensor_.contains(root.unsafeGetTensorImpl())) return false;
+    const bool came_in = input_of_tensor_.contains(root.unsafeGetTensorImpl()) ||
+                         std::ranges::any_of(trace_.groups(), [&](const tracing::Group& group) {
+                           return group.tensor.is_same(root);
+                         });
+    if (!is_made_leaf(root) || came_in) return false;
     if (made_by_custom_function(tensor)) return false;
     const auto output = index_of_result_.find(root.unsafeGetTensorImpl());
     if (output == index_of_result_.end()) refuse_root(root, index);

@@ -89,9 +89,12 @@ class Walk {
   /// The real tensor, which the custom function was given, does not know what was written to its
   /// stand-in before.
   static void require_unwritten(const autograd::Node& node, const StandIn& stand_in) {
+    // A view renews its history when it is asked for: its number says nothing about the write.
+    const bool renewed = stand_in.tensor.is_view() && stand_in.tensor.grad_fn() &&
+                         stand_in.tensor.grad_fn() != stand_in.edge.function;
     // Writes come first among the edges of what they write: back to the last one before the node.
     const autograd::Node* write = stand_in.tensor.grad_fn().get();
-    while (write && write != stand_in.edge.function.get() &&
+    while (!renewed && write && write != stand_in.edge.function.get() &&
            write->sequence_nr() > node.sequence_nr()) {
       write = write->num_outputs() > 0 ? write->next_edge(0).function.get() : nullptr;
     }
