@@ -236,6 +236,16 @@ class Specialiser {
         .results()[0];
   }
 
+  /// The backward of `split` and its kin joins gradients that belong to different formulas: for one
+  /// that is undefined eager has zeros, whatever the formula would make of zeros.
+  bool is_zero_in_list(ir::ValueId id, const ir::Node& node) const {
+    if (of(id) == Dependence::Zero) return true;
+    if (of(id) != Dependence::Silent || !is_floating(graph_.value(id))) return false;
+    const std::string& name = node.op().operator_name().name;
+    return of(node.results()[0]) == Dependence::Defined &&
+           (name == "aten::cat" || name == "aten::stack");
+  }
+
   void write_out_zeros(ir::Node& node) {
     for (size_t i = 0; i < node.operands().size(); ++i) {
       const ir::Operand& operand = node.operands()[i];
@@ -245,7 +255,7 @@ class Specialiser {
       } else if (const auto* ids = operand.get_if<ir::Operand::Values>()) {
         ir::Operand::Values replaced = *ids;
         for (ir::ValueId& id : replaced) {
-          if (id != ir::kNoValue && of(id) == Dependence::Zero) id = zeros_like(id, node);
+          if (id != ir::kNoValue && is_zero_in_list(id, node)) id = zeros_like(id, node);
         }
         if (replaced != *ids) graph_.set_operand(node, i, std::move(replaced));
       }

@@ -15,6 +15,9 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/diagonal.h>
+#include <ATen/ops/fill.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/variable.h>
@@ -171,6 +174,19 @@ void leave_out_offset(const c10::OperatorHandle& op, torch::jit::Stack& stack, s
   if (offset.isInt() && offset.toInt() == stack[first].toTensor().storage_offset()) offset = {};
 }
 
+/// fill_diagonal_() of a matrix reaches its diagonal by strides, which the value of a tensor that
+/// has been written, or that is not contiguous, need not have.
+bool fill_diagonal(const c10::OperatorHandle& op, torch::jit::Stack& stack, size_t first) {
+  if (op.schema().name() != "aten::fill_diagonal_") return false;
+  const at::Tensor matrix = stack[first].toTensor();
+  const bool raises = matrix.is_leaf() && matrix.requires_grad() && c10::GradMode::is_enabled();
+  if (matrix.dim() != 2 || stack[first + 2].toBool() || raises) return false;
+  matrix.diagonal().fill_(stack[first + 1].toScalar());
+  stack.resize(first);
+  stack.emplace_back(matrix);
+  return true;
+}
+
 void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (recording.host_tensors().make(op, *stack)) return;
   // Gives its operand back. Functionalization has its own use for it, and older ones refuse others.
@@ -196,7 +212,7 @@ void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::j
   const Writing writing(recording, strides.is_write());
   if (c10::InferenceMode::is_enabled()) {
     call_in_inference_mode(op, *stack, first);
-  } else {
+  } else if (!fill_diagonal(op, *stack, first)) {
     op.callBoxed(*stack);
   }
   strides.restore();

@@ -27,11 +27,18 @@ class Walk {
     for (const at::Tensor& result : results) {
       if (result.defined() && result.grad_fn()) visit(result.grad_fn().get());
     }
-    // What was written has a history that need not lead to a result.
+    walk();
+    // What was written has a history that need not lead to a result, nor be asked for.
+    strict_ = false;
     for (const StandIn& stand_in : stand_ins_) {
       if (!stand_in.tensor.is_view() && stand_in.tensor.grad_fn())
         visit(stand_in.tensor.grad_fn().get());
     }
+    walk();
+  }
+
+ private:
+  void walk() {
     while (!pending_.empty()) {
       autograd::Node* node = pending_.back();
       pending_.pop_back();
@@ -40,13 +47,15 @@ class Walk {
       for (autograd::Edge& edge : node->next_edges()) {
         if (!edge.is_valid()) continue;
         // First, since numbers count per thread: a tensor from elsewhere may have a higher one.
-        if (!redirect(*node, edge) && !is_inside(edge)) lift_and_redirect(*node, edge);
+        if (!redirect(*node, edge) && !is_inside(edge)) {
+          if (!strict_) continue;
+          lift_and_redirect(*node, edge);
+        }
         visit(edge.function.get());
       }
     }
   }
 
- private:
   void visit(autograd::Node* node) {
     if (seen_.insert(node).second) pending_.push_back(node);
   }
@@ -108,6 +117,7 @@ class Walk {
   const uint64_t first_;
   const std::function<void(const at::Tensor&)>& lift_;
   const std::deque<StandIn>& stand_ins_;
+  bool strict_ = true;
   size_t known_ = 0;  // stand-ins whose real edges are in ends_
   std::unordered_multimap<autograd::Node*, std::pair<autograd::Edge, const StandIn*>> ends_;
   std::unordered_set<autograd::Node*> seen_;

@@ -82,174 +82,233 @@ Settings refused_with(const char* words) {
 }  // namespace
 
 Category fuzz_found() {
-  return {"Found by the fuzzer",
-          {
-              judged("contiguous() of memory with gaps, written before", with_gaps,
-                     [](Tensors& a) -> Tensors {
-                       a[0].addcdiv_(a[0], a[0].abs() + 0.5, 0.5);
-                       return {a[0].contiguous()};
-                     }),
-              judged("contiguous() of a transposed argument after masked_fill_", transposed,
-                     [](Tensors& a) -> Tensors {
-                       a[0].masked_fill_(a[0] > 0, 1);
-                       return {a[0].contiguous()};
-                     }),
-              judged("masked_fill_ of the transpose of a result", plain({{2, 4}}),
-                     [](Tensors& a) -> Tensors {
-                       const at::Tensor y = a[0] * 2;
-                       y.t().masked_fill_(y.t() > 0, 1);
-                       return {y, y.contiguous()};
-                     }),
-              judged("transpose_ and masked_fill_ of an argument", plain({{4, 2}}),
-                     [](Tensors& a) -> Tensors {
-                       a[0].transpose_(0, 1).masked_fill_(a[0] > 0, 1);
-                       return {a[0] * 2};
-                     }),
-              judged(
-                  "a formula that compares its gradient, left out", leaves({{1, 4}}),
-                  [](Tensors& a) -> Tensors {
-                    const at::Tensor y = a[0].diff();
-                    return {y, y.logcumsumexp(1)};
-                  },
-                  [] {
-                    Settings settings;
-                    settings.backward_raises = "modified by an inplace operation";
-                    return settings;
-                  }()),
-              judged(
-                  "custom function that returns an expanded argument",
-                  [] {
-                    at::Tensor x = leaf({1});
-                    return Inputs{{x.expand({3})}, {x}};
-                  },
-                  [](Tensors& a) -> Tensors { return {ReturnsInput::apply(a[0])}; }),
-              judged(
-                  "part of an expanded argument beside it, written",
-                  [] {
-                    at::Tensor wide = leaf({3}, false).expand({2, 3});
-                    return Inputs{{wide.narrow(0, 0, 1), wide}, {}};
-                  },
-                  [](Tensors& a) -> Tensors {
-                    a[0].zero_();
-                    return {a[1] + 1};
-                  }),
-              judged(
-                  "part of an expanded argument written",
-                  [] { return Inputs{{leaf({3}, false).expand({2, 3})}, {}}; },
-                  [](Tensors& a) -> Tensors {
-                    a[0].select(0, 0).zero_();
-                    return {a[0] + 1};
-                  },
-                  [] {
-                    Settings settings;
-                    settings.refused = "several of its elements lie at one place";
-                    return settings;
-                  }()),
-              judged("view of a leaf made on the memory of an argument", plain({{3}}),
-                     [](Tensors& a) -> Tensors {
-                       const at::Tensor leaf = a[0].detach().requires_grad_();
-                       return {leaf.view({3, 1}), leaf};
-                     }),
-              {"view of what a custom function makes of a closed-over tensor",
-               [](Session& session) {
-                 session.judge(closing_over([] { return torch::randn({2}).requires_grad_(); },
-                                            [](const at::Tensor& closed, Tensors&) -> Tensors {
-                                              return {ReturnsInput::apply(closed).view({2, 1})};
-                                            }),
-                               [] {
-                                 Settings settings;
-                                 settings.own_view_nodes = true;
-                                 return settings;
-                               }());
-               }},
-              {"custom function on a closed-over tensor that was written",
-               [](Session& session) {
-                 session.judge(closing_over([] { return torch::randn({2}).requires_grad_() * 2; },
-                                            [](const at::Tensor& closed, Tensors& a) -> Tensors {
-                                              closed.mul_(2);
-                                              return {Product::apply(closed, a[0])};
-                                            }),
-                               refused_with("that the function has written before"));
-               }},
-              {"view without grad gets a history", view_without_grad_gets_history},
-              judged(
-                  "foreach op that writes the same memory twice", plain({{2}}),
-                  [](Tensors& a) -> Tensors {
-                    at::_foreach_add_({a[0], a[0].view({2, 1})}, 1);
-                    return {a[0]};
-                  },
-                  refused_with("writes the same memory twice")),
-              judged(
-                  "write to as_strided of a view", plain({{6}}),
-                  [](Tensors& a) -> Tensors {
-                    a[0].view({2, 3}).as_strided({2, 2}, {2, 1}, 1).mul_(2);
-                    return {a[0] * 2};
-                  },
-                  refused_with("as_strided() took of another view")),
-              judged(
-                  "one of several views of what a custom function returns", leaves({{2, 2}}),
-                  [](Tensors& a) -> Tensors {
-                    return {ReturnsInput::apply(a[0]).unbind(1)[1],
-                            ReturnsInput::apply(a[0].unbind(1)[0])};
-                  },
-                  [] {
-                    Settings settings;
-                    settings.own_view_nodes = true;
-                    settings.sums_may_round = true;
-                    return settings;
-                  }()),
-              {"custom function on a closed-over tensor that is written later",
-               [](Session& session) {
-                 session.judge(closing_over([] { return torch::randn({2}).requires_grad_() * 2; },
-                                            [](const at::Tensor& closed, Tensors& a) -> Tensors {
-                                              const at::Tensor y = Product::apply(closed, a[0]);
-                                              closed.mul_(2);
-                                              return {y};
-                                            }),
-                               raising_in_backward("modified by an inplace operation"));
-               }},
-              judged("lazy conjugate as the tangent of a complex result", leaves({{3}}),
-                     [](Tensors& a) -> Tensors { return {at::complex(a[0], a[0] * 2).conj()}; }),
-              judged("result of logcumsumexp written, beside a sum with other strides",
-                     leaves({{1, 2}}),
-                     [](Tensors& a) -> Tensors {
-                       return {at::stack({a[0], a[0]}, 1), a[0].logcumsumexp(1)};
-                     }),
-              judged("tril_ of the transpose of a view", plain({{2, 2}}),
-                     [](Tensors& a) -> Tensors {
-                       const at::Tensor y = a[0].reshape({-1}).repeat({2}).slice(0, 0, 6);
-                       return {y.view({2, 3}).t().tril_(), y};
-                     }),
-              judged(
-                  "trace of a number, not used", plain({{}}),
-                  [](Tensors& a) -> Tensors {
-                    a[0].trace();
-                    return {a[0] * 2};
-                  },
-                  [] {
-                    Settings settings;
-                    settings.raises = "expected a matrix";
-                    return settings;
-                  }()),
-              judged(
-                  "formula that leads only to a leaf which the function drops", plain({{2}}),
-                  [](Tensors& a) -> Tensors {
-                    const at::Tensor y = a[0].detach().requires_grad_().exp();
-                    return {y.mul_(2)};
-                  },
-                  raising_in_backward("modified by an inplace operation")),
-              judged("transposed convolution in one dimension, transposed", leaves({{2, 2, 4}}),
-                     [](Tensors& a) -> Tensors {
-                       const at::Tensor weight = a[0].flatten().slice(0, 0, 4).view({1, 2, 2});
-                       return {at::conv_transpose1d(a[0], weight.transpose(0, 1)).transpose(1, 2)};
-                     }),
-              judged("sum with a derivative that vanishes, of other strides", leaves({{2, 2}}),
-                     [](Tensors& a) -> Tensors {
-                       const at::Tensor x = a[0].flatten().repeat({2}).slice(0, 0, 6);
-                       const at::Tensor y = x.repeat({2}).view({2, 3, 2});
-                       return {(y.abs() + 0.5).rsqrt(), x.view({2, 1, 3}).matmul(y)};
-                     }),
-          }};
+  return {
+      "Found by the fuzzer",
+      {
+          judged("contiguous() of memory with gaps, written before", with_gaps,
+                 [](Tensors& a) -> Tensors {
+                   a[0].addcdiv_(a[0], a[0].abs() + 0.5, 0.5);
+                   return {a[0].contiguous()};
+                 }),
+          judged("contiguous() of a transposed argument after masked_fill_", transposed,
+                 [](Tensors& a) -> Tensors {
+                   a[0].masked_fill_(a[0] > 0, 1);
+                   return {a[0].contiguous()};
+                 }),
+          judged("masked_fill_ of the transpose of a result", plain({{2, 4}}),
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor y = a[0] * 2;
+                   y.t().masked_fill_(y.t() > 0, 1);
+                   return {y, y.contiguous()};
+                 }),
+          judged("transpose_ and masked_fill_ of an argument", plain({{4, 2}}),
+                 [](Tensors& a) -> Tensors {
+                   a[0].transpose_(0, 1).masked_fill_(a[0] > 0, 1);
+                   return {a[0] * 2};
+                 }),
+          judged(
+              "a formula that compares its gradient, left out", leaves({{1, 4}}),
+              [](Tensors& a) -> Tensors {
+                const at::Tensor y = a[0].diff();
+                return {y, y.logcumsumexp(1)};
+              },
+              [] {
+                Settings settings;
+                settings.backward_raises = "modified by an inplace operation";
+                return settings;
+              }()),
+          judged(
+              "custom function that returns an expanded argument",
+              [] {
+                at::Tensor x = leaf({1});
+                return Inputs{{x.expand({3})}, {x}};
+              },
+              [](Tensors& a) -> Tensors { return {ReturnsInput::apply(a[0])}; }),
+          judged(
+              "part of an expanded argument beside it, written",
+              [] {
+                at::Tensor wide = leaf({3}, false).expand({2, 3});
+                return Inputs{{wide.narrow(0, 0, 1), wide}, {}};
+              },
+              [](Tensors& a) -> Tensors {
+                a[0].zero_();
+                return {a[1] + 1};
+              }),
+          judged(
+              "part of an expanded argument written",
+              [] { return Inputs{{leaf({3}, false).expand({2, 3})}, {}}; },
+              [](Tensors& a) -> Tensors {
+                a[0].select(0, 0).zero_();
+                return {a[0] + 1};
+              },
+              [] {
+                Settings settings;
+                settings.refused = "several of its elements lie at one place";
+                return settings;
+              }()),
+          judged("view of a leaf made on the memory of an argument", plain({{3}}),
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor leaf = a[0].detach().requires_grad_();
+                   return {leaf.view({3, 1}), leaf};
+                 }),
+          {"view of what a custom function makes of a closed-over tensor",
+           [](Session& session) {
+             session.judge(closing_over([] { return torch::randn({2}).requires_grad_(); },
+                                        [](const at::Tensor& closed, Tensors&) -> Tensors {
+                                          return {ReturnsInput::apply(closed).view({2, 1})};
+                                        }),
+                           [] {
+                             Settings settings;
+                             settings.own_view_nodes = true;
+                             return settings;
+                           }());
+           }},
+          {"custom function on a closed-over tensor that was written",
+           [](Session& session) {
+             session.judge(closing_over([] { return torch::randn({2}).requires_grad_() * 2; },
+                                        [](const at::Tensor& closed, Tensors& a) -> Tensors {
+                                          closed.mul_(2);
+                                          return {Product::apply(closed, a[0])};
+                                        }),
+                           refused_with("that the function has written before"));
+           }},
+          {"view without grad gets a history", view_without_grad_gets_history},
+          judged(
+              "foreach op that writes the same memory twice", plain({{2}}),
+              [](Tensors& a) -> Tensors {
+                at::_foreach_add_({a[0], a[0].view({2, 1})}, 1);
+                return {a[0]};
+              },
+              refused_with("writes the same memory twice")),
+          judged(
+              "write to as_strided of a view", plain({{6}}),
+              [](Tensors& a) -> Tensors {
+                a[0].view({2, 3}).as_strided({2, 2}, {2, 1}, 1).mul_(2);
+                return {a[0] * 2};
+              },
+              refused_with("as_strided() took of another view")),
+          judged(
+              "one of several views of what a custom function returns", leaves({{2, 2}}),
+              [](Tensors& a) -> Tensors {
+                return {ReturnsInput::apply(a[0]).unbind(1)[1],
+                        ReturnsInput::apply(a[0].unbind(1)[0])};
+              },
+              [] {
+                Settings settings;
+                settings.own_view_nodes = true;
+                settings.sums_may_round = true;
+                return settings;
+              }()),
+          {"custom function on a closed-over tensor that is written later",
+           [](Session& session) {
+             session.judge(closing_over([] { return torch::randn({2}).requires_grad_() * 2; },
+                                        [](const at::Tensor& closed, Tensors& a) -> Tensors {
+                                          const at::Tensor y = Product::apply(closed, a[0]);
+                                          closed.mul_(2);
+                                          return {y};
+                                        }),
+                           raising_in_backward("modified by an inplace operation"));
+           }},
+          judged("lazy conjugate as the tangent of a complex result", leaves({{3}}),
+                 [](Tensors& a) -> Tensors { return {at::complex(a[0], a[0] * 2).conj()}; }),
+          judged("result of logcumsumexp written, beside a sum with other strides",
+                 leaves({{1, 2}}),
+                 [](Tensors& a) -> Tensors {
+                   return {at::stack({a[0], a[0]}, 1), a[0].logcumsumexp(1)};
+                 }),
+          judged("tril_ of the transpose of a view", plain({{2, 2}}),
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor y = a[0].reshape({-1}).repeat({2}).slice(0, 0, 6);
+                   return {y.view({2, 3}).t().tril_(), y};
+                 }),
+          judged(
+              "trace of a number, not used", plain({{}}),
+              [](Tensors& a) -> Tensors {
+                a[0].trace();
+                return {a[0] * 2};
+              },
+              [] {
+                Settings settings;
+                settings.raises = "expected a matrix";
+                return settings;
+              }()),
+          judged(
+              "formula that leads only to a leaf which the function drops", plain({{2}}),
+              [](Tensors& a) -> Tensors {
+                const at::Tensor y = a[0].detach().requires_grad_().exp();
+                return {y.mul_(2)};
+              },
+              raising_in_backward("modified by an inplace operation")),
+          judged("result of logcumsumexp of a chunk written, beside another chunk", leaves({{2}}),
+                 [](Tensors& a) -> Tensors {
+                   const Tensors parts = a[0].chunk(2);
+                   return {parts[1].logcumsumexp(0), parts[0].mean()};
+                 }),
+          judged(
+              "fill_diagonal_ of a part of a tensor that was written",
+              [] {
+                const at::Tensor base = torch::randn({3, 2});
+                return Inputs{{base.narrow(0, 1, 2)}, {}, {base}};
+              },
+              [](Tensors& a) -> Tensors {
+                a[0].flatten().add_(1);
+                a[0].fill_diagonal_(0.5);
+                return {a[0] * 2};
+              }),
+          judged("fill_diagonal_ of a transposed argument", non_leaves({{2, 3}}),
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor y = a[0].t() * 2;
+                   return {y.fill_diagonal_(0.5), a[0].t().fill_diagonal_(1) * 3};
+                 }),
+          judged("out= argument with other strides than the sum", plain({{2, 3}, {3, 2}}),
+                 [](Tensors& a) -> Tensors {
+                   at::Tensor y = a[1] * 2;
+                   at::add_out(y, a[0].t(), a[0].t());
+                   return {y, y.view({-1})};
+                 }),
+          judged("detached alias written by a differentiable op, of one of several views",
+                 leaves({{2}}),
+                 [](Tensors& a) -> Tensors {
+                   at::Tensor y = (a[0].detach() * 2).split(1)[1].detach();
+                   return {y.mul_(3).add_(a[0].sum())};
+                 }),
+          {"closed-over tensor given to a custom function and written through its result",
+           [](Session& session) {
+             session.judge(closing_over([] { return torch::randn({2}).requires_grad_() * 2; },
+                                        [](const at::Tensor& closed, Tensors& a) -> Tensors {
+                                          const at::Tensor y = ReturnsInput::apply(closed) * 1;
+                                          closed.lerp_(y, 0.25);
+                                          return {a[0] * 2};
+                                        }));
+           }},
+          {"closed-over tensor written before and after a custom function",
+           [](Session& session) {
+             session.judge(closing_over([] { return torch::randn({2}).requires_grad_() * 2; },
+                                        [](const at::Tensor& closed, Tensors& a) -> Tensors {
+                                          closed.mul_(2);
+                                          const at::Tensor y = Product::apply(closed, a[0]);
+                                          closed.zero_();
+                                          return {y};
+                                        }),
+                           [] {
+                             Settings settings =
+                                 refused_with("that the function has written before");
+                             settings.backward_raises = "modified by an inplace operation";
+                             return settings;
+                           }());
+           }},
+          judged("transposed convolution in one dimension, transposed", leaves({{2, 2, 4}}),
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor weight = a[0].flatten().slice(0, 0, 4).view({1, 2, 2});
+                   return {at::conv_transpose1d(a[0], weight.transpose(0, 1)).transpose(1, 2)};
+                 }),
+          judged("sum with a derivative that vanishes, of other strides", leaves({{2, 2}}),
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor x = a[0].flatten().repeat({2}).slice(0, 0, 6);
+                   const at::Tensor y = x.repeat({2}).view({2, 3, 2});
+                   return {(y.abs() + 0.5).rsqrt(), x.view({2, 1, 3}).matmul(y)};
+                 }),
+      }};
 }
 
 }  // namespace tandem::conformance

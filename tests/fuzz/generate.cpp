@@ -363,6 +363,11 @@ class Generator {
     return op.has(kInnerGrad) && seen_det_;
   }
 
+  /// Gradients of gradients do not reach what was made a leaf after an op had read it.
+  bool makes_late_leaf(const Op& op) const {
+    return program_.second_order && op.name == "requires_grad_";
+  }
+
   const Op* draw_op() {
     int64_t total = 0;
     for (int64_t weight : weights_) total += weight;
@@ -386,7 +391,8 @@ class Generator {
         chooser.live.resize(variables);
       };
       if (is_excluded(*statement.op, program_.around) || !may_use(*statement.op) ||
-          differentiates_det_twice(*statement.op) || !statement.op->pattern(chooser, statement)) {
+          differentiates_det_twice(*statement.op) || makes_late_leaf(*statement.op) ||
+          !statement.op->pattern(chooser, statement)) {
         forget();
         continue;
       }
