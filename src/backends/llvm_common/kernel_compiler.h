@@ -23,6 +23,8 @@ class CompiledKernel {
     std::string text;
   };
   virtual std::vector<Listing> listings() const { return {}; }
+  /// The shortest of the runs that were timed (some of them are), in seconds; 0: none yet.
+  virtual double best_seconds() const { return 0; }
 };
 
 /// Kernels as one engine makes them run: the reference interpreter, or code for a machine.
@@ -38,6 +40,8 @@ class KernelCompiler {
   /// One result per kernel. All kernels of a graph come at once, so that they can be compiled in
   /// parallel; no two of them have the same structural key.
   virtual std::vector<Result> compile(std::span<const Kernel* const> kernels) = 0;
+  /// Bytes read and written per second by a plain copy of memory on this device; 0: not known.
+  virtual double copy_bytes_per_second() { return 0; }
 };
 
 /// Runs the loop IR line by line: slow, obviously right, the judge of every generator.

@@ -62,8 +62,7 @@ Value* OpEmitter::call(const char* name, std::initializer_list<Value*> operands)
   return math_.call_each_lane(name, list);
 }
 
-// ---- memory
-// --------------------------------------------------------------------------------------
+// ---- memory ----
 
 Value* OpEmitter::from_bf16_bits(Value* bits) {
   Value* wide = b_.CreateZExt(bits, like(b_.getInt32Ty(), bits));
@@ -115,8 +114,7 @@ Value* OpEmitter::narrow(Value* value, ScalarType dtype) {
   return value;
 }
 
-// ---- values
-// --------------------------------------------------------------------------------------
+// ---- values ----
 
 Value* OpEmitter::max(Value* a, Value* b, ScalarType dtype) {
   if (!c10::isFloatingType(dtype)) {

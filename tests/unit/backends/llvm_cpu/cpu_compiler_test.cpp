@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "unit/backends/llvm_cpu/kernel_runs.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -112,6 +113,37 @@ TEST(CpuCompiler, AChildAfterForkRunsItsParentsKernelsAndCompilesItsOwn) {
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_TRUE(adds(*made[0].kernel, 3));
+}
+
+TEST(CpuCompiler, KnowsItsBestTimeAndTheSpeedOfACopy) {
+  const Kernel kernel = add_number(7);
+  const Kernel* const kernels[] = {&kernel};
+  auto compiler = make_cpu_compiler();
+  const auto made = compiler->compile(kernels)[0].kernel;
+  EXPECT_EQ(made->best_seconds(), 0);
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(adds(*made, 7));
+  EXPECT_GT(made->best_seconds(), 0);
+  EXPECT_LT(made->best_seconds(), 1);
+  EXPECT_GT(compiler->copy_bytes_per_second(), 1e8);
+}
+
+// The set-up installs LLVM's tools, and with them its shared library.
+TEST(CpuCompiler, AnotherLlvmInTheProcessDoesNoHarm) {
+  void* other = dlopen("libLLVM.so.19.1", RTLD_NOW | RTLD_GLOBAL);
+  ASSERT_TRUE(other) << dlerror();
+  auto* create = reinterpret_cast<void* (*)()>(dlsym(other, "LLVMContextCreate"));
+  auto* dispose = reinterpret_cast<void (*)(void*)>(dlsym(other, "LLVMContextDispose"));
+  auto* module = reinterpret_cast<void* (*)(const char*, void*)>(
+      dlsym(other, "LLVMModuleCreateWithNameInContext"));
+  ASSERT_TRUE(create && dispose && module);
+  void* context = create();
+  EXPECT_TRUE(module("theirs", context));
+  const Kernel kernel = add_number(6);
+  const Kernel* const kernels[] = {&kernel};
+  const auto made = make_cpu_compiler()->compile(kernels);
+  ASSERT_TRUE(made[0].kernel) << made[0].reason;
+  EXPECT_TRUE(adds(*made[0].kernel, 6));
+  dispose(context);
 }
 
 TEST(CpuCompiler, ListingsShowIntermediateCodeAndAssembly) {
