@@ -37,6 +37,18 @@ class TANDEM_API Executable {
   /// Runs below autograd: no result has a grad_fn. Inputs that the context calls releasable may be
   /// reset.
   virtual std::vector<at::Tensor> run(std::span<at::Tensor> inputs) = 0;
+
+  /// What it will do, in lines for `report()`: kernels, the ops in each, bytes moved. Empty: as the
+  /// graph says.
+  virtual std::string report() const { return {}; }
+  /// What it was made of on the way, for `dump_dir`.
+  struct Listing {
+    std::string name;  // with its ending: `kernels.loops`, `k0.ll`
+    std::string text;
+  };
+  virtual std::vector<Listing> listings() const { return {}; }
+  /// Gives back memory that it keeps between runs.
+  virtual void release_cached_memory() {}
 };
 
 /// Turns graphs into something that runs.

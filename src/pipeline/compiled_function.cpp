@@ -125,8 +125,12 @@ class Function final : public detail::CompiledFunction,
     compiles_.forget();
   }
 
-  // No backend keeps memory between calls yet.
-  void release_cached_memory() override {}
+  void release_cached_memory() override {
+    for (const EntryPtr& entry : snapshot()) {
+      entry->forward().release_cached_memory();
+      if (entry->signature().training) entry->backward().release_cached_memory();
+    }
+  }
 
  private:
   /// What was hit last is most likely what comes next; then newest first.

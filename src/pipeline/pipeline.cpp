@@ -230,7 +230,11 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
         std::move(captured.joint), std::move(split), options.backend.resolve(), std::move(guards),
         std::move(captured.result_constants), std::move(higher));
   });
-  if (entry->signature().training) entry->backward().set_with_autocast(tracing::with_autocast);
+  log.dump("forward", entry->forward());
+  if (entry->signature().training) {
+    entry->backward().set_with_autocast(tracing::with_autocast);
+    log.dump("backward", entry->backward().whole());
+  }
   log.finish();
   return entry;
 }

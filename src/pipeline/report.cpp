@@ -79,6 +79,8 @@ std::string describe_entry(const runtime::EntryState& entry) {
   if (split.signature.training) out << ", " << split.backward.node_count() << " backward nodes";
   out << "\n" << split.signature;
   if (split.signature.training) out << describe_saved(split);
+  out << entry.forward().report();
+  if (split.signature.training) out << entry.backward().whole().report();
   out << "serves a call when\n";
   for (const std::string& guard : entry.guards().texts()) out << "  " << guard << "\n";
   return out.str();

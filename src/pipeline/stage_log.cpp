@@ -76,4 +76,15 @@ void StageLog::dump(const std::string& stage, const ir::Graph& graph, bool chang
                  "\n  remedy: set dump_dir to a folder that can be written");
 }
 
+void StageLog::dump(const std::string& half, const Executable& executable) {
+  if (dump_dir_.empty()) return;
+  for (const Executable::Listing& listing : executable.listings()) {
+    const auto file = dump_dir_ / (function_name_ + "." + half + "." + listing.name);
+    std::ofstream out(file);
+    out << listing.text;
+    TANDEM_REQUIRE(out.good(), "options", "cannot write the dump ", file.string(),
+                   "\n  remedy: set dump_dir to a folder that can be written");
+  }
+}
+
 }  // namespace tandem::pipeline

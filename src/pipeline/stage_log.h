@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tandem/backend.h"
 #include "tandem/ir/graph.h"
 #include "tandem/options.h"
 
@@ -49,6 +50,9 @@ class StageLog {
   /// Writes `<function>.<number>-<stage>.tdm` into the dump folder; a step that changed nothing
   /// says so.
   void dump(const std::string& stage, const ir::Graph& graph, bool changed = true);
+
+  /// Writes what a backend made on its way as `<function>.<half>.<name of the listing>`.
+  void dump(const std::string& half, const Executable& executable);
 
   const std::map<std::string, double>& seconds() const { return seconds_; }
   /// By `<stage>/<step>`.

@@ -97,6 +97,19 @@ const Backward& BackwardKernels::get(const std::vector<bool>& defined,
   return backward;
 }
 
+void BackwardKernels::release_cached_memory() {
+  std::lock_guard lock(mutex_);
+  all_.kernels->release_cached_memory();
+  for (auto& [defined, backward] : some_) {
+    if (backward.kernels) backward.kernels->release_cached_memory();
+  }
+  for (auto& [state, known] : in_autocast_) {
+    for (auto& [defined, backward] : known.kernels) {
+      if (backward.kernels) backward.kernels->release_cached_memory();
+    }
+  }
+}
+
 const partition::TangentUse& BackwardKernels::tangent_use() {
   std::lock_guard lock(mutex_);
   if (!use_) use_ = partition::tangent_use(graph_);

@@ -38,6 +38,11 @@ class BackwardKernels {
   /// Worked out when the results of a call are differentiated one by one.
   const partition::TangentUse& tangent_use();
 
+  /// For a backward in which every tangent is defined, without autocast.
+  const Executable& whole() const { return *all_.kernels; }
+  /// Of all that were compiled.
+  void release_cached_memory();
+
  private:
   /// The backward in one autocast state.
   struct InAutocast {

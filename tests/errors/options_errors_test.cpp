@@ -136,12 +136,6 @@ TEST(OptionsErrors, AnEnvironmentVariableThatCannotBeRead) {
 }
 
 TEST(OptionsErrors, EnvironmentVariablesThatAreNotBuiltYet) {
-  EXPECT_EQ(text_of<UnsupportedError>("TANDEM_CHECK", "1"),
-            "options: environment variable TANDEM_CHECK=1 is not built yet\n"
-            "  instead: unset it; the eager backend is what other backends are checked with");
-  EXPECT_EQ(text_of<UnsupportedError>("TANDEM_CPU", "avx2"),
-            "options: environment variable TANDEM_CPU=avx2 is not built yet\n"
-            "  instead: unset it; ATEN_CPU_CAPABILITY chooses libtorch's own kernels");
   EXPECT_EQ(text_of<UnsupportedError>("TANDEM_DYNAMIC", "always"),
             "options: dynamic = always is not built yet\n"
             "  instead: never, which compiles one entry per set of sizes");

@@ -3,11 +3,37 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 namespace tandem::testing {
 
-/// Equal in everything that a program can read off a tensor, data bit for bit.
+/// TANDEM_BACKEND=llvm: functions and sums round in their own way.
+inline bool backend_rounds() {
+  const char* backend = std::getenv("TANDEM_BACKEND");
+  return backend != nullptr && std::string_view(backend) == "llvm";
+}
+
+/// What a whole program may be away from eager then, where no run in float64 tells the truth:
+/// 512 units in the last place of the largest value.
+inline bool differs_by_rounding(const at::Tensor& a, const at::Tensor& b) {
+  if (!at::isFloatingType(a.scalar_type()) && !at::isComplexType(a.scalar_type())) return false;
+  const at::Tensor x = at::isComplexType(a.scalar_type()) ? at::view_as_real(a) : a;
+  const at::Tensor y = at::isComplexType(b.scalar_type()) ? at::view_as_real(b) : b;
+  const double eps = x.scalar_type() == at::kBFloat16 ? 0x1p-7
+                     : x.scalar_type() == at::kHalf   ? 0x1p-10
+                     : x.scalar_type() == at::kFloat  ? 0x1p-23
+                                                      : 0x1p-52;
+  const at::Tensor wide = x.to(at::kDouble), other = y.to(at::kDouble);
+  const at::Tensor finite = wide.masked_select(wide.isfinite()).abs();
+  const double largest = finite.numel() == 0 ? 0 : finite.max().item<double>();
+  return at::allclose(wide, other, 0, 512 * eps * std::max(largest, 1e-3), true);
+}
+
+/// Equal in everything that a program can read off a tensor, data bit for bit unless the backend
+/// rounds.
 inline ::testing::AssertionResult same_bits(const at::Tensor& a, const at::Tensor& b) {
   if (a.defined() != b.defined()) {
     return ::testing::AssertionFailure() << (a.defined() ? "defined" : "undefined") << " against "
@@ -24,6 +50,7 @@ inline ::testing::AssertionResult same_bits(const at::Tensor& a, const at::Tenso
   }
   const at::Tensor x = a.detach().contiguous(), y = b.detach().contiguous();
   if (x.numel() > 0 && std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) != 0) {
+    if (backend_rounds() && differs_by_rounding(x, y)) return ::testing::AssertionSuccess();
     const at::Tensor difference = (x.to(torch::kDouble) - y.to(torch::kDouble)).abs();
     return ::testing::AssertionFailure()
            << "data differs by up to " << difference.max().item<double>() << " in "

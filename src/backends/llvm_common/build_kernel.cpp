@@ -61,11 +61,11 @@ int64_t reach(const ir::TensorType& type) {
 class KernelBuilder {
  public:
   KernelBuilder(const ir::Graph& graph, const FusionPlan& plan, const Group& group,
-                const std::vector<Place>& places, const std::vector<std::string>& names)
+                const Views& views, const std::vector<std::string>& names)
       : graph_(graph),
         plan_(plan),
         group_(group),
-        places_(places),
+        views_(views),
         names_(names),
         loops_(group.space.leaves()),
         body_(reduced_flags()) {
@@ -111,11 +111,7 @@ class KernelBuilder {
         if (!is_member(user)) return true;
         continue;
       }
-      bool folded = !node.results().empty();
-      for (size_t i = 0; i < node.results().size() && folded; ++i)
-        folded = node.results()[i] != ir::kNoValue &&
-                 view_step(graph_, node, static_cast<int64_t>(i)).has_value();
-      if (!folded) return true;
+      if (!views_.is_folded(node)) return true;
       for (ir::ValueId shown : node.results()) {
         if (escapes(shown)) return true;
       }
@@ -128,7 +124,7 @@ class KernelBuilder {
   }
 
   void demand(ir::ValueId id, uint64_t stages) {
-    const ir::ValueId base = behind_views(graph_, id).value;
+    const ir::ValueId base = views_.behind(id).value;
     if (made_.contains(base)) demands_[base] |= stages;
   }
 
@@ -287,7 +283,7 @@ class KernelBuilder {
 
   Access access(ir::ValueId id, const DimLoops& loops) {
     const ir::TensorType& type = *graph_.value(id).tensor_type();
-    const Place& place = places_[static_cast<size_t>(id)];
+    const Place& place = views_.place(id);
     Access access{.buffer = buffer_of(
                       place.root, made_.contains(place.root) ? BufferRole::Out : BufferRole::In),
                   .offset = place.offset};
@@ -302,7 +298,7 @@ class KernelBuilder {
 
   /// A value at an index of these loops, wherever it comes from.
   Val value_at(ir::ValueId id, const DimLoops& loops) {
-    const ir::ValueId base = behind_views(graph_, id).value;
+    const ir::ValueId base = views_.behind(id).value;
     if (made_.contains(base)) return evaluate(base);
     const ir::Value& value = graph_.value(base);
     if (!value.is_input()) {
@@ -363,7 +359,7 @@ class KernelBuilder {
     }
     Val read(const Read& read) override {
       const ir::TensorType& type = *builder_.graph_.value(read.value).tensor_type();
-      const Place& place = builder_.places_[static_cast<size_t>(read.value)];
+      const Place& place = builder_.views_.place(read.value);
       Access access{.buffer = builder_.buffer_of(place.root, BufferRole::In),
                     .offset = place.offset};
       access.strides.resize(builder_.loops_.size());
@@ -407,7 +403,7 @@ class KernelBuilder {
   const ir::Graph& graph_;
   const FusionPlan& plan_;
   const Group& group_;
-  const std::vector<Place>& places_;
+  const Views& views_;
   const std::vector<std::string>& names_;
   Loops loops_;
   std::unordered_map<int32_t, int32_t> loop_at_;
@@ -427,8 +423,8 @@ class KernelBuilder {
 }  // namespace
 
 BuiltKernel build_kernel(const ir::Graph& graph, const FusionPlan& plan, const Group& group,
-                         const std::vector<Place>& places, const std::vector<std::string>& names) {
-  return KernelBuilder(graph, plan, group, places, names).run();
+                         const Views& views, const std::vector<std::string>& names) {
+  return KernelBuilder(graph, plan, group, views, names).run();
 }
 
 }  // namespace tandem::backends::llvm_common

@@ -19,6 +19,6 @@ struct BuiltKernel {
 /// The kernel of a group: its loops in the order of the strides, neighbours joined where no access
 /// can tell. Names of buffers are those of the graph's text.
 BuiltKernel build_kernel(const ir::Graph& graph, const FusionPlan& plan, const Group& group,
-                         const std::vector<Place>& places, const std::vector<std::string>& names);
+                         const Views& views, const std::vector<std::string>& names);
 
 }  // namespace tandem::backends::llvm_common

@@ -9,8 +9,8 @@ namespace {
 
 class Extractor {
  public:
-  Extractor(const ir::Graph& graph, const FusionPlan& plan, const Group& group)
-      : graph_(graph), plan_(plan) {
+  Extractor(const ir::Graph& graph, const Views& views, const FusionPlan& plan, const Group& group)
+      : graph_(graph), views_(views), plan_(plan) {
     for (const Member& member : group.members) members_.insert(member.node);
   }
 
@@ -32,10 +32,9 @@ class Extractor {
     const ir::Value& value = graph_.value(id);
     if (!value.is_input()) {
       const ir::Node& node = graph_.node(value.producer());
-      const bool made_here = members_.contains(node.id()) ||
-                             node.kind() == ir::NodeKind::Constant ||
-                             plan_.source[static_cast<size_t>(node.id())] != nullptr ||
-                             view_step(graph_, node, value.result_index()).has_value();
+      const bool made_here =
+          members_.contains(node.id()) || node.kind() == ir::NodeKind::Constant ||
+          plan_.source[static_cast<size_t>(node.id())] != nullptr || views_.step(id) != nullptr;
       if (made_here) {
         copy(node);
         return now_.at(id);
@@ -80,6 +79,7 @@ class Extractor {
   }
 
   const ir::Graph& graph_;
+  const Views& views_;
   const FusionPlan& plan_;
   std::unordered_set<ir::NodeId> members_, copied_;
   std::unordered_map<ir::ValueId, ir::ValueId> now_;
@@ -88,9 +88,9 @@ class Extractor {
 
 }  // namespace
 
-ExtractedGroup extract_group(const ir::Graph& graph, const FusionPlan& plan, const Group& group,
-                             const std::vector<ir::ValueId>& stored) {
-  return Extractor(graph, plan, group).run(group, stored);
+ExtractedGroup extract_group(const ir::Graph& graph, const Views& views, const FusionPlan& plan,
+                             const Group& group, const std::vector<ir::ValueId>& stored) {
+  return Extractor(graph, views, plan, group).run(group, stored);
 }
 
 }  // namespace tandem::backends::llvm_common

@@ -15,7 +15,7 @@ struct ExtractedGroup {
   std::vector<ir::ValueId> outputs{};
 };
 
-ExtractedGroup extract_group(const ir::Graph& graph, const FusionPlan& plan, const Group& group,
-                             const std::vector<ir::ValueId>& stored);
+ExtractedGroup extract_group(const ir::Graph& graph, const Views& views, const FusionPlan& plan,
+                             const Group& group, const std::vector<ir::ValueId>& stored);
 
 }  // namespace tandem::backends::llvm_common

@@ -33,6 +33,15 @@ bool conforms(const at::Tensor& tensor, const ir::TensorType& type) {
   return true;
 }
 
+/// The tensor, or a copy that lies as the graph says. Kernels have its strides in their code.
+at::Tensor conforming(at::Tensor tensor, const ir::TypePtr& type) {
+  if (type == nullptr || !tensor.defined() || conforms(tensor, *type)) return tensor;
+  at::Tensor copy =
+      at::empty_strided(type->static_sizes(), type->static_strides(), tensor.options());
+  copy.copy_(tensor);
+  return copy;
+}
+
 }  // namespace
 
 Frame::Frame(const HostList& list)
@@ -83,14 +92,8 @@ void Frame::take_inputs(std::span<at::Tensor> inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     at::Tensor given = list_.releasable[i] ? std::move(inputs[i]) : inputs[i];
     if (list_.releasable[i]) inputs[i].reset();
-    const ir::TypePtr& type = list_.read_inputs[i];
-    if (type != nullptr && given.defined() && !conforms(given, *type)) {
-      at::Tensor copy =
-          at::empty_strided(type->static_sizes(), type->static_strides(), given.options());
-      copy.copy_(given);
-      given = std::move(copy);
-    }
-    slots_[static_cast<size_t>(list_.inputs[i])] = std::move(given);
+    slots_[static_cast<size_t>(list_.inputs[i])] =
+        conforming(std::move(given), list_.read_inputs[i]);
   }
 }
 
@@ -104,7 +107,9 @@ void Frame::execute(const KernelStep& step, Backend& judge, const KernelCheck& c
   }
   pointers_.clear();
   for (Slot slot : step.buffers)
-    pointers_.push_back(slot == kNoSlot ? nullptr : tensor(slot).mutable_data_ptr());
+    // Not mutable_data_ptr, which would copy what is shared until somebody writes it.
+    pointers_.push_back(slot == kNoSlot ? nullptr
+                                        : const_cast<void*>(tensor(slot).const_data_ptr()));
   const bool in_range = list_.compiled[static_cast<size_t>(step.kernel)]->run(pointers_);
   if (in_range && !check) return;
 
@@ -158,8 +163,12 @@ void Frame::execute(const LibraryStep& step) {
                " results, the graph has ", step.shape.size());
   size_t next = 0;
   auto keep = [&](c10::IValue result) {
+    const ir::TypePtr& type = step.types[next];
     const Slot slot = step.results[next++];
-    if (slot != kNoSlot) slots_[static_cast<size_t>(slot)] = std::move(result);
+    if (slot == kNoSlot) return;
+    if (type != nullptr && result.isTensor())
+      result = conforming(std::move(result).toTensor(), type);
+    slots_[static_cast<size_t>(slot)] = std::move(result);
   };
   for (size_t i = 0; i < stack_.size(); ++i) {
     if (step.shape[i] == ir::kSingle) {
@@ -212,6 +221,12 @@ std::unique_ptr<Frame> FramePool::take() {
 void FramePool::give_back(std::unique_ptr<Frame> frame) {
   std::lock_guard lock(mutex_);
   free_.push_back(std::move(frame));
+}
+
+void FramePool::clear() {
+  std::vector<std::unique_ptr<Frame>> dropped;
+  std::lock_guard lock(mutex_);
+  dropped.swap(free_);
 }
 
 }  // namespace tandem::backends::llvm_common

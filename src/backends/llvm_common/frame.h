@@ -50,6 +50,8 @@ class FramePool {
   explicit FramePool(const HostList& list) : list_(list) {}
   std::unique_ptr<Frame> take();
   void give_back(std::unique_ptr<Frame> frame);
+  /// Frames in use stay.
+  void clear();
 
  private:
   const HostList& list_;

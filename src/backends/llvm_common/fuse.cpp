@@ -29,15 +29,6 @@ const ir::Node* producer(const ir::Graph& graph, ir::ValueId id) {
   return value.is_input() ? nullptr : &graph.node(value.producer());
 }
 
-std::optional<ViewStep> view_of(const ir::Graph& graph, ir::ValueId id) {
-  const ir::Node* node = producer(graph, id);
-  return node == nullptr ? std::nullopt : view_step(graph, *node, graph.value(id).result_index());
-}
-
-ir::ValueId operand0(const ir::Graph& graph, ir::ValueId id) {
-  return *producer(graph, id)->operands()[0].get_if<ir::ValueId>();
-}
-
 /// A tensor that a node reads, and whether only memory will do.
 struct Reading {
   ir::ValueId value;
@@ -56,7 +47,7 @@ std::vector<Reading> readings(const ir::Node& node, const Rule& rule) {
 
 class Fuser {
  public:
-  explicit Fuser(const ir::Graph& graph) : graph_(graph) {
+  Fuser(const ir::Graph& graph, const Views& views) : graph_(graph), views_(views) {
     plan_.group_of.assign(graph.node_limit(), -1);
     plan_.source.assign(graph.node_limit(), nullptr);
     level_.assign(graph.node_limit(), 0);
@@ -75,7 +66,7 @@ class Fuser {
  private:
   void visit(const ir::Node& node) {
     if (node.kind() == ir::NodeKind::Constant) return;
-    if (is_folded_view(node)) return;
+    if (views_.is_folded(node)) return;
     const Call call(graph_, node);
     const Rule* rule = find_rule(call);
     if (rule == nullptr) return leave_to_libtorch(node);
@@ -88,16 +79,6 @@ class Fuser {
       if (try_join(group, call, *rule, reads)) return;
     }
     found_group(call, *rule, reads);
-  }
-
-  bool is_folded_view(const ir::Node& node) const {
-    if (node.results().empty()) return false;
-    for (size_t i = 0; i < node.results().size(); ++i) {
-      if (node.results()[i] == ir::kNoValue ||
-          !view_step(graph_, node, static_cast<int64_t>(i)).has_value())
-        return false;
-    }
-    return true;
   }
 
   void leave_to_libtorch(const ir::Node& node) {
@@ -128,10 +109,7 @@ class Fuser {
     const int32_t group = plan_.group_of[at(*node)];
     return group >= 0 ? plan_.groups[static_cast<size_t>(group)].level : level_[at(*node)];
   }
-  ir::ValueId root(ir::ValueId id) const {
-    while (view_of(graph_, id).has_value()) id = operand0(graph_, id);
-    return id;
-  }
+  ir::ValueId root(ir::ValueId id) const { return views_.behind(id).value; }
   int32_t group_of(ir::ValueId id) const {
     const ir::Node* node = producer(graph_, id);
     return node == nullptr ? -1 : plan_.group_of[at(*node)];
@@ -182,7 +160,7 @@ class Fuser {
     for (const Reading& reading : reads) {
       const ir::ValueId memory = root(reading.value);
       if (group_of(memory) == index) {
-        const Shown shown = behind_views(graph_, reading.value);
+        const Shown shown = views_.behind(reading.value);
         if (reading.memory || shown.cut) return false;
       } else {
         needed = std::max(needed, level_of(reading.value) + 1);
@@ -205,7 +183,7 @@ class Fuser {
     const auto is_reduced = [&](int32_t loop) { return group.space.reduced(loop); };
     Member member{.node = call.node().id(), .rule = &rule};
     for (const Reading& reading : reads) {
-      const ir::ValueId base = behind_views(graph_, reading.value).value;
+      const ir::ValueId base = views_.behind(reading.value).value;
       if (group_of(base) != index) continue;
       const size_t made = at(*producer(graph_, base));
       member.stage = std::max(member.stage, stage_[made] + (is_reduction_[made] ? 1 : 0));
@@ -291,7 +269,7 @@ class Fuser {
     };
     for (bool computed : {true, false}) {
       for (const Reading& reading : reads) {
-        const bool here = group_of(behind_views(graph_, reading.value).value) == index;
+        const bool here = group_of(views_.behind(reading.value).value) == index;
         const ir::TensorType& operand = type_of(graph_, reading.value);
         if (here != computed || reading.memory || operand.sizes.size() > rank) continue;
         const std::optional<DimLoops> known = loops_of(group, reading.value);
@@ -328,9 +306,9 @@ class Fuser {
   /// Through views that only renumber elements.
   std::optional<DimLoops> loops_of(Group& group, ir::ValueId id) {
     if (const auto it = group.loops.find(id); it != group.loops.end()) return it->second;
-    const auto step = view_of(graph_, id);
-    if (!step.has_value() || step->shape == ViewShape::Cut) return std::nullopt;
-    const ir::ValueId from = operand0(graph_, id);
+    const ViewStep* step = views_.step(id);
+    if (step == nullptr || step->shape == ViewShape::Cut) return std::nullopt;
+    const ir::ValueId from = views_.source(id);
     const auto known = loops_of(group, from);
     if (!known.has_value()) return std::nullopt;
     const ir::TensorType& type = type_of(graph_, id);
@@ -452,7 +430,7 @@ class Fuser {
     std::unordered_set<ir::ValueId> needed;
     graph_.for_each_node([&](const ir::Node& node) {
       if (node.kind() == ir::NodeKind::Constant || plan_.source[at(node)] != nullptr ||
-          is_folded_view(node))
+          views_.is_folded(node))
         return;
       const bool fused = plan_.group_of[at(node)] >= 0;
       const Rule* rule = fused ? find_rule(Call(graph_, node)) : nullptr;
@@ -477,6 +455,7 @@ class Fuser {
   static constexpr size_t kMostReaders = 4;
 
   const ir::Graph& graph_;
+  const Views& views_;
   FusionPlan plan_;
   std::vector<int32_t> level_;  // of nodes left to libtorch
   std::vector<bool> inner_;
@@ -490,16 +469,6 @@ class Fuser {
 
 }  // namespace
 
-Shown behind_views(const ir::Graph& graph, ir::ValueId value) {
-  Shown shown{value};
-  for (;;) {
-    const auto step = view_of(graph, shown.value);
-    if (!step.has_value()) return shown;
-    shown.cut = shown.cut || step->shape == ViewShape::Cut;
-    shown.value = operand0(graph, shown.value);
-  }
-}
-
 DimLoops broadcast_loops(const DimLoops& result, const ir::TensorType& operand) {
   DimLoops out(operand.sizes.size());
   for (size_t d = 0; d < out.size(); ++d) {
@@ -509,6 +478,6 @@ DimLoops broadcast_loops(const DimLoops& result, const ir::TensorType& operand) 
   return out;
 }
 
-FusionPlan fuse(const ir::Graph& graph) { return Fuser(graph).run(); }
+FusionPlan fuse(const ir::Graph& graph, const Views& views) { return Fuser(graph, views).run(); }
 
 }  // namespace tandem::backends::llvm_common

@@ -44,15 +44,7 @@ struct FusionPlan {
 
 /// One pass over the nodes: each joins the group with which it shares the most bytes, if the loops
 /// fit and no path leaves that group and comes back.
-FusionPlan fuse(const ir::Graph& graph);
-
-/// The value behind the views that only renumber the elements of what they show; `cut` says that
-/// some view on the way picks elements, and the value returned is what it picks from.
-struct Shown {
-  ir::ValueId value = ir::kNoValue;
-  bool cut = false;
-};
-Shown behind_views(const ir::Graph& graph, ir::ValueId value);
+FusionPlan fuse(const ir::Graph& graph, const Views& views);
 
 /// The loops of an operand that is broadcast to a result with these loops.
 DimLoops broadcast_loops(const DimLoops& result, const ir::TensorType& operand);

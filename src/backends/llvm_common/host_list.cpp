@@ -27,8 +27,8 @@ class Lowering {
         context_(context),
         compiler_(compiler),
         judge_(judge),
-        plan_(fuse(graph)),
-        places_(places(graph)),
+        views_(graph),
+        plan_(fuse(graph, views_)),
         owners_(ops::memory_roots(graph)),
         names_(ir::value_names(graph)),
         in_slot_(graph.value_limit(), false) {}
@@ -44,7 +44,7 @@ class Lowering {
     list_.releasable = context_.releasable_inputs;
     list_.releasable.resize(list_.inputs.size(), false);
     build_kernels();
-    for (const Unit& unit : order_units(graph_, plan_)) {
+    for (const Unit& unit : order_units(graph_, views_, plan_)) {
       if (unit.group >= 0) {
         add_kernel(static_cast<size_t>(unit.group));
       } else {
@@ -67,7 +67,7 @@ class Lowering {
     std::unordered_map<std::string, int32_t> known;
     for (size_t i = 0; i < plan_.groups.size(); ++i) {
       if (plan_.groups[i].members.empty()) continue;
-      built_[i] = build_kernel(graph_, plan_, plan_.groups[i], places_, names_);
+      built_[i] = build_kernel(graph_, plan_, plan_.groups[i], views_, names_);
       Kernel& kernel = built_[i].kernel;
       if (built_[i].stored.empty()) continue;  // nobody reads what it computes
       kernel.name = "k" + std::to_string(list_.kernels.size());
@@ -92,7 +92,7 @@ class Lowering {
     if (built.stored.empty()) return;
     const auto kernel = static_cast<size_t>(kernel_at_[group]);
     auto nodes = std::make_shared<const ExtractedGroup>(
-        extract_group(graph_, plan_, plan_.groups[group], built.stored));
+        extract_group(graph_, views_, plan_, plan_.groups[group], built.stored));
     std::vector<std::string> op_names;
     for (const Member& member : plan_.groups[group].members)
       op_names.push_back(op_text(graph_.node(member.node)));
@@ -163,6 +163,10 @@ class Lowering {
     for (ir::ValueId id : node.results()) {
       const bool read = id != ir::kNoValue && graph_.value(id).has_users();
       step.results.push_back(read ? made(id) : kNoSlot);
+      const ir::TypePtr type = read ? graph_.value(id).tensor_type() : nullptr;
+      const bool strided =
+          type != nullptr && type->device.is_cpu() && type->layout == c10::kStrided;
+      step.types.push_back(strided ? type : nullptr);
     }
     list_.steps.push_back({std::move(step)});
   }
@@ -189,7 +193,7 @@ class Lowering {
   /// The slot of a value as a tensor; makes the view if it is one.
   Slot tensor(ir::ValueId id) {
     if (in_slot_[static_cast<size_t>(id)]) return slot_of(id);
-    const Place& place = places_[static_cast<size_t>(id)];
+    const Place& place = views_.place(id);
     TANDEM_CHECK(place.root != id && in_slot_[static_cast<size_t>(place.root)], "lower", "%",
                  names_[static_cast<size_t>(id)], " is read before it is made");
     const ir::TypePtr& type = graph_.value(id).tensor_type();
@@ -291,8 +295,8 @@ class Lowering {
   const CompileContext& context_;
   KernelCompiler& compiler_;
   Backend& judge_;
+  Views views_;
   FusionPlan plan_;
-  std::vector<Place> places_;
   std::vector<ir::ValueId> owners_;
   std::vector<std::string> names_;
   std::vector<bool> in_slot_;

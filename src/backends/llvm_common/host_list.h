@@ -50,7 +50,8 @@ struct LibraryStep {
   c10::OperatorHandle op;
   std::vector<Argument> arguments{};
   ir::ResultShape shape{};
-  std::vector<Slot> results{};  // flat; kNoSlot: nobody reads it
+  std::vector<Slot> results{};       // flat; kNoSlot: nobody reads it
+  std::vector<ir::TypePtr> types{};  // of the results; null: no tensor that kernels could read
 };
 
 /// Makes a tensor that shows memory of another one: for operators and results, kernels need none.
@@ -98,5 +99,8 @@ HostList make_host_list(const ir::Graph& graph, const CompileContext& context,
 
 /// The text of dumps: one line per step.
 std::string print(const HostList& list);
+/// Lines for `report()`: kernels with the ops in each and the bytes they move, calls of libtorch,
+/// what could not be generated and why.
+std::string report(const HostList& list);
 
 }  // namespace tandem::backends::llvm_common

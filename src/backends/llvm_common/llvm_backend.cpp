@@ -1,5 +1,6 @@
 #include "backends/llvm_common/llvm_backend.h"
 
+#include "backends/llvm_common/check_kernel.h"
 #include "backends/llvm_common/frame.h"
 #include "backends/llvm_common/host_list.h"
 #include "base/error.h"
@@ -14,8 +15,31 @@ namespace {
 
 class LlvmExecutable final : public Executable {
  public:
-  LlvmExecutable(HostList list, std::shared_ptr<Backend> judge)
-      : list_(std::move(list)), frames_(list_), judge_(std::move(judge)) {}
+  LlvmExecutable(HostList list, std::shared_ptr<Backend> judge, bool check)
+      : list_(std::move(list)), frames_(list_), judge_(std::move(judge)) {
+    if (!check) return;
+    check_ = [this](const KernelStep& step, std::span<const at::Tensor> inputs,
+                    std::span<const at::Tensor> outputs) {
+      check_kernel(step, *judge_, inputs, outputs);
+    };
+  }
+
+  std::string report() const override { return llvm_common::report(list_); }
+
+  std::vector<Listing> listings() const override {
+    std::vector<Listing> out{{"steps", print(list_)}};
+    std::string kernels;
+    for (size_t i = 0; i < list_.kernels.size(); ++i) {
+      kernels += print(list_.kernels[i]);
+      if (list_.compiled[i] == nullptr) continue;
+      for (CompiledKernel::Listing& listing : list_.compiled[i]->listings())
+        out.push_back({list_.kernels[i].name + "." + listing.ending, std::move(listing.text)});
+    }
+    out.push_back({"kernels.loops", std::move(kernels)});
+    return out;
+  }
+
+  void release_cached_memory() override { frames_.clear(); }
 
   std::vector<at::Tensor> run(std::span<at::Tensor> inputs) override {
     TANDEM_REQUIRE(inputs.size() == list_.inputs.size(), "call", "the graph takes ",
@@ -54,10 +78,20 @@ bool is_static(const ir::Graph& graph) {
 
 class LlvmBackend final : public Backend {
  public:
-  LlvmBackend(std::shared_ptr<KernelCompiler> compiler, std::shared_ptr<Backend> judge)
-      : compiler_(std::move(compiler)), judge_(std::move(judge)) {}
+  LlvmBackend(std::shared_ptr<KernelCompiler> compiler, std::shared_ptr<Backend> judge, bool check)
+      : compiler_(std::move(compiler)), judge_(std::move(judge)), check_(check) {}
 
   std::string_view name() const override { return "llvm"; }
+  bool fuses() const override { return true; }
+
+  Decompositions decompositions(Rounding rounding) const override {
+    Decompositions table = Decompositions::standard(rounding);
+    // These are rules of their own here, with eager's bits.
+    for (const char* op : {"relu", "threshold_backward", "sigmoid_backward", "tanh_backward",
+                           "mean", "mean.dim", "addcmul", "addcdiv"})
+      table.keep(op);
+    return table;
+  }
 
   std::unique_ptr<Executable> compile(const ir::Graph& graph,
                                       const CompileContext& context) override {
@@ -69,19 +103,20 @@ class LlvmBackend final : public Backend {
     ir::verify(graph, "lower");
     if (!is_static(graph)) return judge_->compile(graph, context);
     return std::make_unique<LlvmExecutable>(make_host_list(graph, context, *compiler_, *judge_),
-                                            judge_);
+                                            judge_, check_);
   }
 
  private:
   std::shared_ptr<KernelCompiler> compiler_;
   std::shared_ptr<Backend> judge_;
+  bool check_;
 };
 
 }  // namespace
 
 std::shared_ptr<Backend> make_backend(std::shared_ptr<KernelCompiler> compiler,
-                                      std::shared_ptr<Backend> judge) {
-  return std::make_shared<LlvmBackend>(std::move(compiler), std::move(judge));
+                                      std::shared_ptr<Backend> judge, bool check) {
+  return std::make_shared<LlvmBackend>(std::move(compiler), std::move(judge), check);
 }
 
 }  // namespace tandem::backends::llvm_common

@@ -12,8 +12,8 @@ namespace {
 
 class Orderer {
  public:
-  Orderer(const ir::Graph& graph, const FusionPlan& plan)
-      : graph_(graph), plan_(plan), unit_of_(graph.node_limit(), -1) {
+  Orderer(const ir::Graph& graph, const Views& views, const FusionPlan& plan)
+      : graph_(graph), views_(views), plan_(plan), unit_of_(graph.node_limit(), -1) {
     unit_of_group_.assign(plan.groups.size(), -1);
     graph.for_each_node([&](const ir::Node& node) { place(node); });
     after_.resize(units_.size());
@@ -68,18 +68,14 @@ class Orderer {
       return;
     }
     if (plan_.source[at] != nullptr) return;
-    bool folded = node.kind() == ir::NodeKind::Op && !node.results().empty();
-    for (size_t i = 0; i < node.results().size() && folded; ++i)
-      folded = node.results()[i] != ir::kNoValue &&
-               view_step(graph_, node, static_cast<int64_t>(i)).has_value();
-    if (folded) return;
+    if (views_.is_folded(node)) return;
     unit_of_[at] = static_cast<int32_t>(units_.size());
     units_.push_back({.node = node.id()});
     positions_.push_back(position_);
   }
 
   int32_t maker(ir::ValueId id) const {
-    const ir::ValueId base = behind_views(graph_, id).value;
+    const ir::ValueId base = views_.behind(id).value;
     const ir::Value& value = graph_.value(base);
     return value.is_input() ? -1 : unit_of_[static_cast<size_t>(value.producer())];
   }
@@ -112,6 +108,7 @@ class Orderer {
   }
 
   const ir::Graph& graph_;
+  const Views& views_;
   const FusionPlan& plan_;
   std::vector<int32_t> unit_of_, unit_of_group_;
   std::vector<Unit> units_;
@@ -123,8 +120,8 @@ class Orderer {
 
 }  // namespace
 
-std::vector<Unit> order_units(const ir::Graph& graph, const FusionPlan& plan) {
-  return Orderer(graph, plan).run();
+std::vector<Unit> order_units(const ir::Graph& graph, const Views& views, const FusionPlan& plan) {
+  return Orderer(graph, views, plan).run();
 }
 
 }  // namespace tandem::backends::llvm_common

@@ -15,6 +15,6 @@ struct Unit {
 /// All units in an order that respects what they read, the order of draws and effects, and writes;
 /// else as near to the graph's as can be. Views that index arithmetic stands for are left out, and
 /// what every reader makes by itself.
-std::vector<Unit> order_units(const ir::Graph& graph, const FusionPlan& plan);
+std::vector<Unit> order_units(const ir::Graph& graph, const Views& views, const FusionPlan& plan);
 
 }  // namespace tandem::backends::llvm_common

@@ -148,30 +148,48 @@ class Reader {
   const ir::TensorType* to_;
 };
 
-}  // namespace
-
-std::optional<ViewStep> view_step(const ir::Graph& graph, const ir::Node& node,
-                                  int64_t result_index) {
+std::optional<ViewStep> view_step(const ir::Graph& graph, const ir::Node& node, size_t result) {
   if (node.kind() != ir::NodeKind::Op || node.operands().empty() || !ops::info(node.op()).is_view)
     return std::nullopt;
-  return Reader(graph, node, result_index).step();
+  return Reader(graph, node, static_cast<int64_t>(result)).step();
 }
 
-std::vector<Place> places(const ir::Graph& graph) {
-  std::vector<Place> out(graph.value_limit());
-  for (ir::ValueId input : graph.inputs()) out[static_cast<size_t>(input)] = {input, 0};
+}  // namespace
+
+Views::Views(const ir::Graph& graph)
+    : graph_(graph),
+      steps_(graph.value_limit()),
+      shown_(graph.value_limit()),
+      places_(graph.value_limit()) {
+  auto stands_alone = [&](ir::ValueId id) {
+    shown_[static_cast<size_t>(id)] = {id, false};
+    places_[static_cast<size_t>(id)] = {id, 0};
+  };
+  for (ir::ValueId input : graph.inputs()) stands_alone(input);
   graph.for_each_node([&](const ir::Node& node) {
     for (size_t i = 0; i < node.results().size(); ++i) {
       const ir::ValueId id = node.results()[i];
       if (id == ir::kNoValue) continue;
-      out[static_cast<size_t>(id)] = {id, 0};
-      const auto step = view_step(graph, node, static_cast<int64_t>(i));
+      stands_alone(id);
+      auto& step = steps_[static_cast<size_t>(id)];
+      step = view_step(graph, node, i);
       if (!step.has_value()) continue;
-      const Place& base = out[static_cast<size_t>(*node.operands()[0].get_if<ir::ValueId>())];
-      out[static_cast<size_t>(id)] = {base.root, base.offset + step->offset};
+      const auto from = static_cast<size_t>(source(id));
+      shown_[static_cast<size_t>(id)] = {shown_[from].value,
+                                         shown_[from].cut || step->shape == ViewShape::Cut};
+      places_[static_cast<size_t>(id)] = {places_[from].root, places_[from].offset + step->offset};
     }
   });
-  return out;
+}
+
+bool Views::is_folded(const ir::Node& node) const {
+  if (node.kind() != ir::NodeKind::Op || node.results().empty()) return false;
+  return std::ranges::all_of(
+      node.results(), [&](ir::ValueId id) { return id != ir::kNoValue && step(id) != nullptr; });
+}
+
+ir::ValueId Views::source(ir::ValueId view) const {
+  return *graph_.node(graph_.value(view).producer()).operands()[0].get_if<ir::ValueId>();
 }
 
 }  // namespace tandem::backends::llvm_common

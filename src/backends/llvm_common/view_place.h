@@ -23,10 +23,6 @@ struct ViewStep {
   int64_t offset = 0;            // of the first element, in elements, from operand 0's first
 };
 
-/// Nullopt for what is no view, or one that only libtorch can make. Sizes must be constant.
-std::optional<ViewStep> view_step(const ir::Graph& graph, const ir::Node& node,
-                                  int64_t result_index);
-
 /// Where a value lies: in the memory of `root`, its first element `offset` elements behind root's
 /// first. Its strides are those of its type.
 struct Place {
@@ -34,7 +30,36 @@ struct Place {
   int64_t offset = 0;
 };
 
-/// Indexed by ValueId.
-std::vector<Place> places(const ir::Graph& graph);
+/// What lies behind the views of a chain. `cut`: some view on the way picks elements, and the value
+/// is what it picks from; otherwise the views only renumber the elements.
+struct Shown {
+  ir::ValueId value = ir::kNoValue;
+  bool cut = false;
+};
+
+/// The views of a graph, read once.
+class Views {
+ public:
+  /// Sizes must be constant.
+  explicit Views(const ir::Graph& graph);
+
+  /// Null for what is no view, or one that only libtorch can make.
+  const ViewStep* step(ir::ValueId id) const {
+    const auto& known = steps_[static_cast<size_t>(id)];
+    return known.has_value() ? &*known : nullptr;
+  }
+  /// Whether every result of a node is such a view: it takes no work at run time.
+  bool is_folded(const ir::Node& node) const;
+  /// What a view is taken of.
+  ir::ValueId source(ir::ValueId view) const;
+  Shown behind(ir::ValueId id) const { return shown_[static_cast<size_t>(id)]; }
+  const Place& place(ir::ValueId id) const { return places_[static_cast<size_t>(id)]; }
+
+ private:
+  const ir::Graph& graph_;
+  std::vector<std::optional<ViewStep>> steps_;
+  std::vector<Shown> shown_;
+  std::vector<Place> places_;
+};
 
 }  // namespace tandem::backends::llvm_common

@@ -1,0 +1,129 @@
+#include "backends/llvm_common/host_list.h"
+#include "tandem/ir/type.h"
+
+#include <map>
+#include <sstream>
+#include <string>
+
+namespace tandem::backends::llvm_common {
+namespace {
+
+std::string slots_text(const std::vector<Slot>& slots) {
+  std::string text;
+  for (Slot slot : slots) {
+    if (!text.empty()) text += ", ";
+    text += slot == kNoSlot ? "-" : "s" + std::to_string(slot);
+  }
+  return text;
+}
+
+template <class T>
+std::string list_text(const std::vector<T>& values) {
+  std::ostringstream out;
+  out << '[';
+  for (size_t i = 0; i < values.size(); ++i) out << (i == 0 ? "" : ", ") << values[i];
+  out << ']';
+  return out.str();
+}
+
+std::string bytes_text(int64_t bytes) {
+  std::ostringstream out;
+  out.precision(3);
+  if (bytes >= 1 << 20) {
+    out << static_cast<double>(bytes) / (1 << 20) << " MiB";
+  } else if (bytes >= 1 << 10) {
+    out << static_cast<double>(bytes) / (1 << 10) << " KiB";
+  } else {
+    out << bytes << " bytes";
+  }
+  return out.str();
+}
+
+std::string ops_text(const std::vector<std::string>& ops) {
+  std::string text;
+  for (const std::string& op : ops) text += (text.empty() ? "" : ", ") + op;
+  return text;
+}
+
+struct StepText {
+  const HostList& list;
+  std::ostream& out;
+
+  void operator()(const KernelStep& step) const {
+    out << step.name << '(' << slots_text(step.buffers) << ')';
+    for (int32_t index : step.outputs) {
+      const OutputTensor& tensor = list.tensors[static_cast<size_t>(index)];
+      out << "  s" << tensor.slot << ": " << ir::to_string(*tensor.type);
+      if (tensor.arena_offset >= 0) {
+        out << " at " << tensor.arena_offset;
+      } else {
+        out << " new";
+      }
+    }
+    out << "  # " << ops_text(step.op_names);
+  }
+  void operator()(const LibraryStep& step) const {
+    std::vector<Slot> slots;
+    for (const LibraryStep::Argument& argument : step.arguments)
+      slots.insert(slots.end(), argument.slots.begin(), argument.slots.end());
+    out << slots_text(step.results) << " = " << step.op.operator_name().name << '('
+        << slots_text(slots) << ')';
+  }
+  void operator()(const ViewStepping& step) const {
+    out << 's' << step.to << " = view(s" << step.from << ") " << list_text(step.sizes) << " "
+        << list_text(step.strides) << " + " << step.offset;
+  }
+  void operator()(const EagerStep& step) const {
+    out << slots_text(step.outputs) << " = eager(" << slots_text(step.inputs) << ')';
+    if (!step.why.empty()) out << "  # " << step.why;
+  }
+};
+
+}  // namespace
+
+std::string print(const HostList& list) {
+  std::ostringstream out;
+  out << "steps of " << list.name << "\n";
+  out << "  inputs " << slots_text(list.inputs) << "\n";
+  out << "  arena " << list.arena_bytes << " bytes\n";
+  for (const Step& step : list.steps) {
+    out << "  ";
+    std::visit(StepText{list, out}, step.what);
+    if (!step.released.empty()) out << "  ; release " << slots_text(step.released);
+    out << "\n";
+  }
+  out << "  return " << slots_text(list.outputs) << "\n";
+  return out.str();
+}
+
+std::string report(const HostList& list) {
+  int64_t launches = 0, moved = 0;
+  std::map<std::string, int64_t> calls;
+  std::ostringstream kernels, refused;
+  for (const Step& step : list.steps) {
+    if (const auto* kernel = std::get_if<KernelStep>(&step.what)) {
+      ++launches;
+      moved += kernel->bytes_read + kernel->bytes_written;
+      kernels << "  " << kernel->name << ": reads " << bytes_text(kernel->bytes_read) << ", writes "
+              << bytes_text(kernel->bytes_written) << ": " << ops_text(kernel->op_names) << "\n";
+    } else if (const auto* call = std::get_if<LibraryStep>(&step.what)) {
+      ++calls[call->op.operator_name().name];
+    } else if (const auto* eager = std::get_if<EagerStep>(&step.what);
+               eager && !eager->why.empty()) {
+      refused << "  in eager: " << ops_text(eager->op_names) << ": " << eager->why << "\n";
+    }
+  }
+  std::ostringstream out;
+  out << list.name << ": " << launches << (launches == 1 ? " kernel run, " : " kernel runs, ")
+      << list.kernels.size() << " different, " << bytes_text(moved) << " moved, arena of "
+      << bytes_text(list.arena_bytes) << "\n"
+      << kernels.str() << refused.str();
+  if (!calls.empty()) {
+    out << "  left to libtorch:";
+    for (const auto& [name, count] : calls) out << ' ' << name << " x" << count;
+    out << "\n";
+  }
+  return out.str();
+}
+
+}  // namespace tandem::backends::llvm_common
