@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tandem/decomposition.h"
 #include "tandem/export.h"
 #include "tandem/ir/graph.h"
 
@@ -13,7 +14,6 @@
 
 namespace tandem {
 
-enum class Rounding { eager, fast };  // eager: exact ops keep eager's bits
 enum class Random { eager, fast };    // fast: own vectorised generator, reproducible from the seed
 
 enum class GraphRole { forward, backward, inference };
@@ -47,6 +47,11 @@ class TANDEM_API Backend {
   /// Called in the compiling call, never in backward for the first set of tangents.
   virtual std::unique_ptr<Executable> compile(const ir::Graph& graph,
                                               const CompileContext& context) = 0;
+  /// The ops that it would rather see as others: applied to the joint graph, before it is cut.
+  virtual Decompositions decompositions(Rounding /*rounding*/) const { return {}; }
+  /// Whether neighbouring pointwise ops and reductions become one kernel. Computing such values
+  /// again in the backward then costs little; otherwise each one is a pass over memory.
+  virtual bool fuses() const { return false; }
 };
 
 /// A backend by name; a UserError lists the known ones.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "tandem/backend.h"
+#include "tandem/decomposition.h"
 #include "tandem/export.h"
 #include "tandem/stages.h"
 
@@ -94,6 +95,7 @@ struct Options {
   IntegerSizes integer_sizes = IntegerSizes::checked;
   Rounding rounding = Rounding::eager;
   Random random = Random::eager;
+  Decompositions decompositions{};  // override the backend's choice, op by op
   Mutations mutations = Mutations::in_graph;
   std::optional<double> memory_budget{};
   std::optional<int64_t> peak_limit_bytes{};

@@ -6,6 +6,7 @@
 #include "joint/ends.h"
 #include "joint/gradients.h"
 #include "joint/release_groups.h"
+#include "joint/written_versions.h"
 #include "tandem/ir/text.h"
 #include "tracing/traced_tensor.h"
 
@@ -109,6 +110,7 @@ class Builder {
       if (target->cut && target->cut->is_closed()) stops.push_back(target->edge);
     }
     const Arrivals arrivals(task.roots, stops);
+    const WrittenVersions versions(trace_);
     const Gradients gradients = differentiate(recording_, task);
     effects_.add(gradients.effects, tangents);
     std::vector<ir::ValueId> tangents_here;

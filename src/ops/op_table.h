@@ -48,7 +48,6 @@ struct OpInfo {
   CostClass cost = CostClass::Other;
   FusionKind fusion = FusionKind::None;
   bool cheap = false;  // a view, a pointwise op or its like: computed twice rather than kept
-  std::string_view decomposition{};  // name of its decomposition; empty: none yet
   bool has_rule = false;             // our own metadata rule answers
 
   /// May be dropped when nobody reads its results (design ruling: draws and effects may not).

@@ -1,6 +1,7 @@
 #include "passes/registry.h"
 
 #include "base/error.h"
+#include "passes/decompose.h"
 #include "passes/fold_constants.h"
 #include "passes/merge_duplicates.h"
 #include "passes/merge_views.h"
@@ -20,6 +21,7 @@ namespace tandem::passes {
 namespace {
 
 constexpr std::array kPasses = {
+    PassInfo{"decompose", "writes ops as others, by Tandem's own table", decompose, false},
     PassInfo{"fold-constants", "computes what depends on no input", fold_constants, true},
     PassInfo{"merge-duplicates", "keeps the first of several equal computations", merge_duplicates,
              true},

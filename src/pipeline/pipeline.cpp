@@ -5,6 +5,7 @@
 #include "ops/op_table.h"
 #include "partition/memory_owners.h"
 #include "partition/place_write_backs.h"
+#include "passes/decompose.h"
 #include "passes/registry.h"
 #include "passes/remove_dead_nodes.h"
 #include "runtime/gradient_call.h"
@@ -163,9 +164,13 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
   return captured;
 }
 
+Decompositions chosen_decompositions(const Options& options) {
+  return options.backend.resolve()->decompositions(options.rounding).merge(options.decompositions);
+}
+
 std::span<const char* const> joint_passes() { return kJointPasses; }
 
-void run_passes(ir::Graph& graph, StageLog& log) {
+void run_passes(ir::Graph& graph, const Decompositions& table, StageLog& log) {
   passes::PassObserver observer;
   observer.verify = kVerifyEveryStep;
   observer.after_step = [&](const passes::StepReport& step) {
@@ -176,6 +181,11 @@ void run_passes(ir::Graph& graph, StageLog& log) {
     // An export has its trace still open; what a pass computes is no part of it.
     std::optional<tracing::OutsideTrace> outside;
     if (tracing::is_tracing()) outside.emplace();
+    if (!table.empty()) {
+      const PassResult result = passes::decompose(graph, table);
+      if (kVerifyEveryStep) ir::verify(graph, "passes");
+      log.dump("decompose", graph, result.changes > 0);
+    }
     for (const char* name : kJointPasses)
       passes::run_pass(passes::find_pass(name), graph, observer);
     if (!kVerifyEveryStep) ir::verify(graph, "passes");
@@ -204,7 +214,7 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
   Captured captured = capture(*program, arguments, options, log);
   counts = captured.counts;
   if (program->is_derived()) *program->derived_traces += counts.traces;
-  run_passes(captured.joint.graph, log);
+  run_passes(captured.joint.graph, chosen_decompositions(options), log);
   if (program->is_derived()) drop_happened(captured.joint.graph, captured.run.happened);
   Split split = cut(captured.joint, options, log);
   guards.add_trace(captured.joint.lifted, split.signature, arguments);

@@ -30,11 +30,14 @@ struct Captured {
 Captured capture(const Program& program, const detail::Flat& arguments, const Options& options,
                  StageLog& log);
 
+/// What the backend wants decomposed, overridden by the user.
+Decompositions chosen_decompositions(const Options& options);
+
 /// The passes over a joint graph, in order; one may come twice.
 std::span<const char* const> joint_passes();
 
-/// The clean-up of a joint graph before it is cut.
-void run_passes(ir::Graph& graph, StageLog& log);
+/// Decompositions and clean-up of a joint graph before it is cut.
+void run_passes(ir::Graph& graph, const Decompositions& table, StageLog& log);
 
 /// The cut, by the partitioner of the options; both graphs verified.
 Split cut(const Joint& joint, const Options& options, StageLog& log);

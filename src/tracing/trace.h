@@ -105,6 +105,7 @@ class Trace {
   std::optional<size_t> find_met_before(const at::Tensor& real) const;
   bool compare_inputs(ir::ValueId a, ir::ValueId b);
   void add(const at::Tensor& real, ir::Descriptor role, std::string name);
+  void require_unwritten(const at::Tensor& result) const;
   void keep_history(const at::Tensor& result) const;
   /// A line of an error: of the op that threw, else of the last one before.
   std::string where() const;

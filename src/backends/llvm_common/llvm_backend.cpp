@@ -1,0 +1,87 @@
+#include "backends/llvm_common/llvm_backend.h"
+
+#include "backends/llvm_common/frame.h"
+#include "backends/llvm_common/host_list.h"
+#include "base/error.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <utility>
+
+namespace tandem::backends::llvm_common {
+namespace {
+
+class LlvmExecutable final : public Executable {
+ public:
+  LlvmExecutable(HostList list, std::shared_ptr<Backend> judge)
+      : list_(std::move(list)), frames_(list_), judge_(std::move(judge)) {}
+
+  std::vector<at::Tensor> run(std::span<at::Tensor> inputs) override {
+    TANDEM_REQUIRE(inputs.size() == list_.inputs.size(), "call", "the graph takes ",
+                   list_.inputs.size(), " inputs, got ", inputs.size(),
+                   "\n  remedy: pass one tensor per input, undefined ones too");
+    // The graph was recorded below autograd, version counting and autocast, and runs there.
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    c10::impl::ExcludeDispatchKeyGuard below_autocast(c10::autocast_dispatch_keyset);
+    std::unique_ptr<Frame> frame = frames_.take();
+    // A frame that an error left goes with it.
+    std::vector<at::Tensor> outputs = frame->run(inputs, *judge_, check_);
+    frames_.give_back(std::move(frame));
+    return outputs;
+  }
+
+ private:
+  HostList list_;
+  FramePool frames_;
+  std::shared_ptr<Backend> judge_;
+  KernelCheck check_;
+};
+
+bool is_static(const ir::Graph& graph) {
+  bool known = graph.symbols().empty();
+  auto look = [&](ir::ValueId id) {
+    if (id == ir::kNoValue) return;
+    const ir::TypePtr& type = graph.value(id).tensor_type();
+    known = known && (type == nullptr || type->is_static());
+  };
+  for (ir::ValueId id : graph.inputs()) look(id);
+  graph.for_each_node([&](const ir::Node& node) {
+    for (ir::ValueId id : node.results()) look(id);
+  });
+  return known;
+}
+
+class LlvmBackend final : public Backend {
+ public:
+  LlvmBackend(std::shared_ptr<KernelCompiler> compiler, std::shared_ptr<Backend> judge)
+      : compiler_(std::move(compiler)), judge_(std::move(judge)) {}
+
+  std::string_view name() const override { return "llvm"; }
+
+  std::unique_ptr<Executable> compile(const ir::Graph& graph,
+                                      const CompileContext& context) override {
+    const size_t inputs = graph.inputs().size();
+    TANDEM_REQUIRE(context.releasable_inputs.empty() || context.releasable_inputs.size() == inputs,
+                   "lower", "graph ", graph.name(), " has ", inputs, " inputs, got ",
+                   context.releasable_inputs.size(),
+                   " flags\n  remedy: leave releasable_inputs empty, or give one flag per input");
+    ir::verify(graph, "lower");
+    if (!is_static(graph)) return judge_->compile(graph, context);
+    return std::make_unique<LlvmExecutable>(make_host_list(graph, context, *compiler_, *judge_),
+                                            judge_);
+  }
+
+ private:
+  std::shared_ptr<KernelCompiler> compiler_;
+  std::shared_ptr<Backend> judge_;
+};
+
+}  // namespace
+
+std::shared_ptr<Backend> make_backend(std::shared_ptr<KernelCompiler> compiler,
+                                      std::shared_ptr<Backend> judge) {
+  return std::make_shared<LlvmBackend>(std::move(compiler), std::move(judge));
+}
+
+}  // namespace tandem::backends::llvm_common

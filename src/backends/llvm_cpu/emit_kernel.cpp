@@ -1,0 +1,961 @@
+#include "backends/llvm_cpu/emit_kernel.h"
+
+#include "backends/llvm_cpu/op_emitter.h"
+#include "base/error.h"
+
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/Function.h>
+#include <llvm/IR/Intrinsics.h>
+
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <utility>
+#include <vector>
+
+namespace tandem::backends::llvm_cpu {
+namespace {
+
+using c10::ScalarType;
+using llvm::Type;
+using llvm::Value;
+using llvm_common::Access;
+using llvm_common::Buffer;
+using llvm_common::BufferRole;
+using llvm_common::Instruction;
+using llvm_common::Kernel;
+using llvm_common::kNone;
+using llvm_common::LoopOp;
+using llvm_common::Phase;
+
+bool is_arg(LoopOp op) { return op == LoopOp::ReduceArgmax || op == LoopOp::ReduceArgmin; }
+
+/// Emits the function's body. A value of the loop IR is a scalar where it is the same for all
+/// lanes, else one vector per vector that is processed side by side.
+class KernelEmitter {
+ public:
+  KernelEmitter(const Schedule& schedule, llvm::Module& module, llvm::Function& function)
+      : plan_(schedule),
+        kernel_(schedule.kernel),
+        function_(function),
+        b_(module.getContext()),
+        ops_(b_, module, schedule.set),
+        values_(kernel_.body.size()),
+        index_(kernel_.dims.size()) {}
+
+  void emit(std::vector<Value*> buffers, Value* begin, Value* end, Value* scratch);
+
+ private:
+  using Loop = std::function<void(Value* index)>;
+  struct Accumulator {
+    std::vector<Value*> slots;  // one per vector side by side, in memory until registers take them
+    std::vector<Value*> indices;  // of arg-reductions
+    Type* type = nullptr;         // of a slot
+  };
+
+  // ---- loops ----
+  void loop(Value* from, Value* to, int64_t step, const Loop& body);
+  void vectors(Value* from, Value* to, const std::function<void()>& body);
+  void over_dims(std::vector<size_t> dims, const std::function<void()>& body);
+  void emit_unit(Value* unit);
+  void emit_chunk(Value* chunk);
+  using Walk = std::function<void(const std::function<void()>& body)>;
+  void emit_blocked(const Walk& walk);
+  void emit_before(size_t phase);
+  void emit_phases();
+  void emit_inner(const Phase& phase);
+  void emit_lines(const Phase& phase);
+
+  // ---- lines ----
+  void emit_line(size_t at);
+  void emit_load(size_t at);
+  Value* load_each_lane(Type* type, Value* place, Value* offsets, llvm::Align align);
+  void prefetch(const Access& access, int vector);
+  void emit_store(const Instruction& line);
+  void emit_check(size_t at);
+  Value* address(const Access& access, int vector, Value* indirect);
+  Value* lane_offsets(int64_t stride);
+  bool lanes_differ(int32_t at) const {
+    return at != kNone && values_[static_cast<size_t>(at)].size() > 1;
+  }
+  Value* scalar(int32_t at) const { return values_[static_cast<size_t>(at)][0]; }
+  /// The value as seen by one of the vectors side by side; element 0 holds a scalar.
+  Value* operand(int32_t at, int vector, bool as_vector);
+  Value* splat(Value* value) {
+    return plan_.lanes == 1 ? value
+                            : b_.CreateVectorSplat(static_cast<unsigned>(plan_.lanes), value);
+  }
+  Type* vector_type(Type* scalar) const {
+    return plan_.lanes == 1
+               ? scalar
+               : llvm::FixedVectorType::get(scalar, static_cast<unsigned>(plan_.lanes));
+  }
+  const Buffer& buffer_of(const Access& access) const {
+    return kernel_.buffers[static_cast<size_t>(access.buffer)];
+  }
+  Type* type_of(ScalarType dtype) { return value_type(b_.getContext(), dtype); }
+  bool in_vector(const Instruction& line) const;
+
+  // ---- reductions ----
+  Value* entry_slot(Type* type);
+  // In a block of rows floats are precise enough; it is the sum of all blocks that is wide.
+  bool is_wide(const Instruction& line) const {
+    return plan_.row_block == 0 && has_wide_total(line);
+  }
+  bool has_wide_total(const Instruction& line) const {
+    return plan_.wide_sums && line.op == LoopOp::ReduceSum && line.dtype == ScalarType::Float;
+  }
+  Value* identity(const Instruction& line, Type* type);
+  // Results of a blocked walk so far, one per column of the chunk.
+  struct Totals {
+    Value *elements, *indices;
+    Type* type;  // of the elements
+  };
+  Totals totals(size_t at, int vector);
+  void write_totals(size_t at);
+  void add_to_totals(size_t at);
+  void read_totals(size_t at);
+  void begin_reduction(size_t at);
+  void accumulate(size_t at);
+  void finish_reduction(size_t at);
+  Value* combine(const Instruction& line, Value* a, Value* b);
+  struct Best {
+    Value *element, *index;
+  };
+  Best better(const Instruction& line, const Best& a, const Best& b);
+  ScalarType accumulated(const Instruction& line) const {
+    return is_arg(line.op) ? kernel_.body[static_cast<size_t>(line.a)].dtype : line.dtype;
+  }
+
+  const Schedule& plan_;
+  const Kernel& kernel_;
+  llvm::Function& function_;
+  llvm::IRBuilder<> b_;
+  OpEmitter ops_;
+  std::vector<Value*> buffers_;
+  // Slot 0 is a scalar; vectors are slots 1 to side_by_side_.
+  std::vector<std::vector<Value*>> values_;
+  std::vector<Value*> index_;  // of each dim; of the vector's: that of the first lane
+  std::vector<Accumulator> accumulators_;
+  Value* mask_ = nullptr;  // lanes that exist; null: all
+  int side_by_side_ = 1;
+  bool inside_inner_ = false;
+  Value* column_ = nullptr;            // of a blocked walk: within its chunk
+  std::vector<Value*> totals_memory_;  // by line; null: not a reduction
+  Value* failed_ = nullptr;            // i32 in memory
+  Value* zeros_ = nullptr;             // memory that is read in place of what a mask forbids
+};
+
+// ---- loops
+// ---------------------------------------------------------------------------------------
+
+void KernelEmitter::loop(Value* from, Value* to, int64_t step, const Loop& body) {
+  llvm::LLVMContext& context = b_.getContext();
+  auto* constant_from = llvm::dyn_cast<llvm::ConstantInt>(from);
+  auto* constant_to = llvm::dyn_cast<llvm::ConstantInt>(to);
+  if (constant_from && constant_to) {
+    const int64_t first = constant_from->getSExtValue(), last = constant_to->getSExtValue();
+    if (last <= first) return;
+    if (last - first <= step) return body(from);
+  }
+  auto* before = b_.GetInsertBlock();
+  auto* head = llvm::BasicBlock::Create(context, "head", &function_);
+  auto* inside = llvm::BasicBlock::Create(context, "inside", &function_);
+  auto* after = llvm::BasicBlock::Create(context, "after", &function_);
+  b_.CreateBr(head);
+  b_.SetInsertPoint(head);
+  llvm::PHINode* index = b_.CreatePHI(b_.getInt64Ty(), 2);
+  index->addIncoming(from, before);
+  b_.CreateCondBr(b_.CreateICmpSLT(index, to), inside, after);
+  b_.SetInsertPoint(inside);
+  body(index);
+  Value* next = b_.CreateNSWAdd(index, b_.getInt64(static_cast<uint64_t>(step)));
+  index->addIncoming(next, b_.GetInsertBlock());
+  b_.CreateBr(head);
+  b_.SetInsertPoint(after);
+}
+
+/// Along the vector's dim: several vectors side by side, then single ones, then one that is masked.
+void KernelEmitter::vectors(Value* from, Value* to, const std::function<void()>& body) {
+  const auto dim = static_cast<size_t>(plan_.vector_dim);
+  const int64_t lanes = plan_.lanes, step = lanes * plan_.unroll;
+  const auto run = [&](int vectors, Value* index) {
+    side_by_side_ = vectors;
+    index_[dim] = index;
+    body();
+    side_by_side_ = plan_.unroll;
+  };
+  // from + the largest multiple of `size` that fits
+  const auto whole = [&](Value* begin, int64_t size) {
+    Value* length = b_.CreateNSWSub(to, begin);
+    Value* rest = b_.CreateSRem(length, b_.getInt64(static_cast<uint64_t>(size)));
+    return b_.CreateNSWSub(to, rest);
+  };
+  Value* position = from;
+  if (plan_.unroll > 1) {
+    Value* end = whole(position, step);
+    loop(position, end, step, [&](Value* index) { run(plan_.unroll, index); });
+    position = end;
+  }
+  Value* end = whole(position, lanes);
+  loop(position, end, lanes, [&](Value* index) { run(1, index); });
+  if (lanes == 1) return;
+  // The vector that is only partly there.
+  loop(end, to, lanes, [&](Value* index) {
+    Value* left = b_.CreateNSWSub(to, index);
+    Value* all_lanes = lane_offsets(1);
+    mask_ = b_.CreateICmpSLT(all_lanes, splat(left));
+    run(1, index);
+    mask_ = nullptr;
+  });
+}
+
+Value* KernelEmitter::lane_offsets(int64_t stride) {
+  std::vector<llvm::Constant*> offsets;
+  for (int lane = 0; lane < plan_.lanes; ++lane)
+    offsets.push_back(b_.getInt64(static_cast<uint64_t>(lane * stride)));
+  return plan_.lanes == 1 ? static_cast<Value*>(offsets[0]) : llvm::ConstantVector::get(offsets);
+}
+
+void KernelEmitter::over_dims(std::vector<size_t> dims, const std::function<void()>& body) {
+  if (dims.empty()) return body();
+  const size_t dim = dims.front();
+  dims.erase(dims.begin());
+  const int64_t extent = kernel_.dims[dim].extent;
+  if (static_cast<int32_t>(dim) == plan_.vector_dim) {
+    vectors(b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(extent)),
+            [&] { over_dims(dims, body); });
+    return;
+  }
+  loop(b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(extent)), 1, [&](Value* index) {
+    index_[dim] = index;
+    over_dims(dims, body);
+  });
+}
+
+void KernelEmitter::emit_unit(Value* unit) {
+  Value* rest = unit;
+  Value* chunk = nullptr;
+  const auto split_off = [&](int64_t extent) {
+    Value* divisor = b_.getInt64(static_cast<uint64_t>(extent));
+    Value* index = b_.CreateURem(rest, divisor);
+    rest = b_.CreateUDiv(rest, divisor);
+    return index;
+  };
+  const bool chunked = plan_.vector_dim != kNone && plan_.vector_is_kept;
+  if (chunked) chunk = plan_.chunks == 1 ? b_.getInt64(0) : split_off(plan_.chunks);
+  for (int32_t dim = kernel_.kept; dim-- > 0;) {
+    if (dim == plan_.vector_dim || dim == plan_.tile_dim) continue;
+    index_[static_cast<size_t>(dim)] = split_off(kernel_.dims[static_cast<size_t>(dim)].extent);
+  }
+  if (!chunked) return emit_phases();
+  if (plan_.tile_dim == kNone) return emit_chunk(chunk);
+
+  const auto tiled = static_cast<size_t>(plan_.tile_dim);
+  Value* first = b_.CreateNSWMul(rest, b_.getInt64(static_cast<uint64_t>(plan_.tile)));
+  Value* last = b_.CreateNSWAdd(first, b_.getInt64(static_cast<uint64_t>(plan_.tile)));
+  Value* limit = b_.getInt64(static_cast<uint64_t>(kernel_.dims[tiled].extent));
+  last = b_.CreateSelect(b_.CreateICmpSLT(last, limit), last, limit);
+  loop(first, last, 1, [&](Value* index) {
+    index_[tiled] = index;
+    emit_chunk(chunk);
+  });
+}
+
+void KernelEmitter::emit_chunk(Value* chunk) {
+  const auto along = static_cast<size_t>(plan_.vector_dim);
+  const int64_t extent = kernel_.dims[along].extent;
+  // Relative to its chunk a walk has a length that is often constant: then no tail is generated.
+  Value* size = b_.getInt64(static_cast<uint64_t>(plan_.chunk));
+  Value* base = b_.CreateNSWMul(chunk, size);
+  Value* length = size;
+  if (extent % plan_.chunk != 0) {
+    Value* rest = b_.CreateNSWSub(b_.getInt64(static_cast<uint64_t>(extent)), base);
+    length = b_.CreateSelect(b_.CreateICmpSLT(rest, size), rest, size);
+  }
+  const Walk walk = [&, base, length](const std::function<void()>& body) {
+    vectors(b_.getInt64(0), length, [&] {
+      column_ = index_[along];
+      index_[along] = b_.CreateNSWAdd(base, column_);
+      body();
+    });
+  };
+  if (plan_.row_block > 0) return emit_blocked(walk);
+  walk([&] { emit_phases(); });
+}
+
+/// Each phase walks all columns of the chunk before the next begins. What happens once per column
+/// is computed anew where it is read; reductions are read from where the blocks left them.
+void KernelEmitter::emit_blocked(const Walk& walk) {
+  const auto innermost = kernel_.dims.size() - 1;
+  Value* rows = b_.getInt64(static_cast<uint64_t>(kernel_.dims[innermost].extent));
+  for (size_t p = 0; p < kernel_.phases.size(); ++p) {
+    const Phase& phase = kernel_.phases[p];
+    if (!phase.inner) {
+      walk([&] {
+        emit_before(p);
+        emit_lines(phase);
+      });
+      continue;
+    }
+    std::vector<size_t> reductions;
+    for (int32_t at = phase.begin; at < phase.end; ++at)
+      if (llvm_common::is_reduction(kernel_.body[static_cast<size_t>(at)].op))
+        reductions.push_back(static_cast<size_t>(at));
+    if (!reductions.empty()) {
+      walk([&] {
+        accumulators_.assign(kernel_.body.size(), {});
+        for (size_t at : reductions) {
+          begin_reduction(at);
+          write_totals(at);
+        }
+      });
+    }
+    std::vector<size_t> outer_dims;
+    for (auto dim = static_cast<size_t>(kernel_.kept); dim < innermost; ++dim)
+      outer_dims.push_back(dim);
+    over_dims(outer_dims, [&] {
+      loop(b_.getInt64(0), rows, plan_.row_block, [&](Value* first) {
+        Value* last = b_.CreateNSWAdd(first, b_.getInt64(static_cast<uint64_t>(plan_.row_block)));
+        last = b_.CreateSelect(b_.CreateICmpSLT(last, rows), last, rows);
+        walk([&] {
+          emit_before(p);
+          accumulators_.assign(kernel_.body.size(), {});
+          for (size_t at : reductions) begin_reduction(at);
+          inside_inner_ = true;
+          loop(first, last, 1, [&](Value* row) {
+            index_[innermost] = row;
+            emit_lines(phase);
+          });
+          inside_inner_ = false;
+          for (size_t at : reductions) add_to_totals(at);
+        });
+      });
+    });
+  }
+}
+
+/// The values that phase `p` may read from the phases before it.
+void KernelEmitter::emit_before(size_t p) {
+  for (size_t q = 0; q < p; ++q) {
+    const Phase& phase = kernel_.phases[q];
+    for (int32_t at = phase.begin; at < phase.end; ++at) {
+      const Instruction& line = kernel_.body[static_cast<size_t>(at)];
+      if (!phase.inner && line.op != LoopOp::Store) emit_line(static_cast<size_t>(at));
+      if (phase.inner && llvm_common::is_reduction(line.op)) read_totals(static_cast<size_t>(at));
+    }
+  }
+}
+
+void KernelEmitter::emit_phases() {
+  for (const Phase& phase : kernel_.phases) {
+    if (phase.inner) {
+      emit_inner(phase);
+    } else if (plan_.vector_dim != kNone && !plan_.vector_is_kept) {
+      // Rows: what happens once per row happens in scalars.
+      std::vector<Value*> saved = index_;
+      index_[static_cast<size_t>(plan_.vector_dim)] = b_.getInt64(0);
+      emit_lines(phase);
+      index_ = saved;
+    } else {
+      emit_lines(phase);
+    }
+  }
+}
+
+void KernelEmitter::emit_inner(const Phase& phase) {
+  accumulators_.assign(kernel_.body.size(), {});
+  // In the vector's own walk a group may be narrower than the schedule says.
+  const int group = plan_.vector_is_kept ? side_by_side_ : plan_.unroll;
+  const int saved = std::exchange(side_by_side_, group);
+  for (int32_t at = phase.begin; at < phase.end; ++at)
+    if (llvm_common::is_reduction(kernel_.body[static_cast<size_t>(at)].op))
+      begin_reduction(static_cast<size_t>(at));
+  std::vector<size_t> dims;
+  for (size_t dim = static_cast<size_t>(kernel_.kept); dim < kernel_.dims.size(); ++dim)
+    if (static_cast<int32_t>(dim) != plan_.vector_dim) dims.push_back(dim);
+  if (!plan_.vector_is_kept && plan_.vector_dim != kNone)
+    dims.push_back(static_cast<size_t>(plan_.vector_dim));
+  inside_inner_ = true;
+  over_dims(dims, [&] { emit_lines(phase); });
+  inside_inner_ = false;
+  side_by_side_ = group;
+  for (int32_t at = phase.begin; at < phase.end; ++at)
+    if (llvm_common::is_reduction(kernel_.body[static_cast<size_t>(at)].op))
+      finish_reduction(static_cast<size_t>(at));
+  side_by_side_ = saved;
+}
+
+void KernelEmitter::emit_lines(const Phase& phase) {
+  for (int32_t at = phase.begin; at < phase.end; ++at) emit_line(static_cast<size_t>(at));
+}
+
+void KernelEmitter::emit(std::vector<Value*> buffers, Value* begin, Value* end, Value* scratch) {
+  buffers_ = std::move(buffers);
+  b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "entry", &function_));
+  failed_ = b_.CreateAlloca(b_.getInt32Ty());
+  b_.CreateStore(b_.getInt32(0), failed_);
+  zeros_ = b_.CreateAlloca(b_.getInt64Ty());
+  b_.CreateStore(b_.getInt64(0), zeros_);
+  int64_t offset = 0;
+  totals_memory_.resize(kernel_.body.size());
+  for (size_t at = 0; plan_.row_block > 0 && at < kernel_.body.size(); ++at) {
+    const LoopOp op = kernel_.body[at].op;
+    if (!llvm_common::is_reduction(op)) continue;
+    totals_memory_[at] =
+        b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), scratch, static_cast<uint64_t>(offset));
+    offset += plan_.totals_bytes * (is_arg(op) ? 2 : 1);
+  }
+  for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
+    const Buffer& buffer = kernel_.buffers[i];
+    if (buffer.role != BufferRole::Scratch) continue;
+    buffers_[i] =
+        b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), scratch, static_cast<uint64_t>(offset));
+    const int64_t columns = plan_.vector_is_kept ? plan_.lanes * plan_.unroll : 1;
+    const int64_t bytes = buffer.elements * element_bytes(buffer.dtype) * columns;
+    offset += (bytes + 63) / 64 * 64;
+  }
+  side_by_side_ = plan_.unroll;
+  loop(begin, end, 1, [&](Value* unit) { emit_unit(unit); });
+  b_.CreateRet(b_.CreateLoad(b_.getInt32Ty(), failed_));
+}
+
+// ---- lines
+// ---------------------------------------------------------------------------------------
+
+Value* KernelEmitter::operand(int32_t at, int vector, bool as_vector) {
+  if (at == kNone) return nullptr;
+  const std::vector<Value*>& all = values_[static_cast<size_t>(at)];
+  if (all.size() > 1) return all[static_cast<size_t>(vector) + 1];
+  return as_vector ? splat(all[0]) : all[0];
+}
+
+bool KernelEmitter::in_vector(const Instruction& line) const {
+  return plan_.vector_dim != kNone && (plan_.vector_is_kept || inside_inner_) &&
+         (lanes_differ(line.a) || lanes_differ(line.b) || lanes_differ(line.c));
+}
+
+void KernelEmitter::emit_line(size_t at) {
+  const Instruction& line = kernel_.body[at];
+  std::vector<Value*>& value = values_[at];
+  switch (line.op) {
+    case LoopOp::Constant: {
+      Type* type = type_of(line.dtype);
+      value = {type->isFloatingPointTy()
+                   ? static_cast<Value*>(llvm::ConstantFP::get(type, line.number))
+                   : llvm::ConstantInt::get(type, static_cast<uint64_t>(line.integer), true)};
+      return;
+    }
+    case LoopOp::Index: {
+      Value* index = index_[static_cast<size_t>(line.slot)];
+      value = {index};
+      if (line.slot != plan_.vector_dim) return;
+      for (int vector = 0; vector < side_by_side_; ++vector) {
+        Value* first = b_.CreateNSWAdd(
+            index, b_.getInt64(static_cast<uint64_t>(vector) * static_cast<uint64_t>(plan_.lanes)));
+        value.push_back(b_.CreateAdd(splat(first), lane_offsets(1)));
+      }
+      return;
+    }
+    case LoopOp::Load:
+      return emit_load(at);
+    case LoopOp::Store:
+      return emit_store(line);
+    case LoopOp::CheckIndex:
+      return emit_check(at);
+    default:
+      break;
+  }
+  if (llvm_common::is_reduction(line.op)) return accumulate(at);
+  const bool as_vector = in_vector(line);
+  const auto one = [&](int vector) {
+    return ops_.emit(line, {operand(line.a, vector, as_vector), operand(line.b, vector, as_vector),
+                            operand(line.c, vector, as_vector),
+                            kernel_.body[static_cast<size_t>(line.a)].dtype});
+  };
+  if (!as_vector) {
+    value = {one(0)};
+    return;
+  }
+  value = {nullptr};
+  for (int vector = 0; vector < side_by_side_; ++vector) value.push_back(one(vector));
+}
+
+/// The parts of the offset are added in the order of the loops, so that each is computed outside
+/// the loops that do not change it.
+Value* KernelEmitter::address(const Access& access, int vector, Value* indirect) {
+  const Buffer& buffer = buffer_of(access);
+  Type* type = memory_type(b_.getContext(), buffer.dtype);
+  // Lanes of a kept dim have scratch of their own, side by side.
+  const bool in_columns =
+      buffer.role == BufferRole::Scratch && plan_.vector_is_kept && plan_.vector_dim != kNone;
+  const int64_t columns = in_columns ? plan_.lanes * plan_.unroll : 1;
+  Value* place = buffers_[static_cast<size_t>(access.buffer)];
+  const auto add = [&](Value* elements) { place = b_.CreateInBoundsGEP(type, place, elements); };
+  const int64_t fixed = access.offset * columns + (in_columns ? vector * plan_.lanes : 0);
+  const auto add_dim = [&](size_t dim) {
+    int64_t stride = access.strides[dim] * columns;
+    const bool along = static_cast<int32_t>(dim) == plan_.vector_dim;
+    if (stride == 0 || (along && in_columns)) return;
+    Value* index = index_[dim];
+    if (along && vector > 0)
+      index = b_.CreateNSWAdd(index, b_.getInt64(static_cast<uint64_t>(vector * plan_.lanes)));
+    add(b_.CreateNSWMul(index, b_.getInt64(static_cast<uint64_t>(stride))));
+  };
+  if (fixed != 0) add(b_.getInt64(static_cast<uint64_t>(fixed)));
+  const auto kept = static_cast<size_t>(kernel_.kept);
+  const auto along = static_cast<size_t>(plan_.vector_dim);
+  for (size_t dim = 0; dim < kept; ++dim)
+    if (dim != along) add_dim(dim);
+  if (plan_.vector_dim != kNone && plan_.vector_is_kept) add_dim(along);
+  for (size_t dim = kept; dim < kernel_.dims.size(); ++dim)
+    if (dim != along) add_dim(dim);
+  if (plan_.vector_dim != kNone && !plan_.vector_is_kept) add_dim(along);
+  if (indirect) {
+    add(b_.CreateMul(indirect,
+                     b_.getInt64(static_cast<uint64_t>(access.indirect_stride * columns))));
+  }
+  return place;
+}
+
+/// One load a lane: on several CPUs faster than the instruction that gathers.
+Value* KernelEmitter::load_each_lane(Type* type, Value* place, Value* offsets, llvm::Align align) {
+  Value* result = llvm::PoisonValue::get(type);
+  for (int lane = 0; lane < plan_.lanes; ++lane) {
+    Value* offset = b_.CreateExtractElement(offsets, static_cast<uint64_t>(lane));
+    Value* there = b_.CreateInBoundsGEP(type->getScalarType(), place, offset);
+    result =
+        b_.CreateInsertElement(result, b_.CreateAlignedLoad(type->getScalarType(), there, align),
+                               static_cast<uint64_t>(lane));
+  }
+  return result;
+}
+
+void KernelEmitter::emit_load(size_t at) {
+  const Instruction& line = kernel_.body[at];
+  const Access& access = kernel_.accesses[static_cast<size_t>(line.slot)];
+  const Buffer& buffer = buffer_of(access);
+  std::vector<Value*>& value = values_[at];
+  Type* type = memory_type(b_.getContext(), buffer.dtype);
+  const llvm::Align align(static_cast<uint64_t>(element_bytes(buffer.dtype)));
+  const bool vector_here = plan_.vector_dim != kNone && (plan_.vector_is_kept || inside_inner_);
+  const bool columns = vector_here && plan_.vector_is_kept && buffer.role == BufferRole::Scratch;
+  const int64_t stride = columns       ? 1
+                         : vector_here ? access.strides[static_cast<size_t>(plan_.vector_dim)]
+                                       : 0;
+  const bool indirect_differs = vector_here && lanes_differ(line.a);
+  const bool mask_differs = vector_here && lanes_differ(line.b);
+
+  if (stride == 0 && !indirect_differs) {
+    Value* place = address(access, 0, line.a == kNone ? nullptr : scalar(line.a));
+    if (line.b != kNone && !mask_differs) place = b_.CreateSelect(scalar(line.b), place, zeros_);
+    if (!mask_differs) {
+      value = {ops_.widen(b_.CreateAlignedLoad(type, place, align), buffer.dtype)};
+      return;
+    }
+  }
+  value = {nullptr};
+  for (int vector = 0; vector < side_by_side_; ++vector) {
+    Value* mask = mask_;
+    if (line.b != kNone) {
+      Value* wanted = operand(line.b, vector, true);
+      mask = mask ? b_.CreateAnd(mask, wanted) : wanted;
+    }
+    if (inside_inner_ && plan_.prefetch_rows > 0) prefetch(access, vector);
+    Type* loaded = vector_type(type);
+    Value* none = llvm::Constant::getNullValue(loaded);
+    Value* result = nullptr;
+    if (stride == 1 && !indirect_differs) {
+      Value* place = address(access, vector, line.a == kNone ? nullptr : scalar(line.a));
+      result = mask ? static_cast<Value*>(b_.CreateMaskedLoad(loaded, place, align, mask, none))
+                    : b_.CreateAlignedLoad(loaded, place, align);
+    } else {
+      Value* place =
+          address(access, vector, indirect_differs || line.a == kNone ? nullptr : scalar(line.a));
+      Value* offsets = lane_offsets(stride);
+      if (indirect_differs) {
+        Value* rows = operand(line.a, vector, true);
+        Value* factor = splat(b_.getInt64(static_cast<uint64_t>(access.indirect_stride)));
+        offsets = b_.CreateAdd(offsets, b_.CreateMul(rows, factor));
+      }
+      result = mask ? static_cast<Value*>(b_.CreateMaskedGather(
+                          loaded, b_.CreateInBoundsGEP(type, place, offsets), align, mask, none))
+                    : load_each_lane(loaded, place, offsets, align);
+    }
+    value.push_back(ops_.widen(result, buffer.dtype));
+  }
+}
+
+/// Asks for what a later row of a column walk will read here; beyond the end that does no harm.
+void KernelEmitter::prefetch(const Access& access, int vector) {
+  if (buffer_of(access).role == BufferRole::Scratch) return;
+  const size_t innermost = kernel_.dims.size() - 1;
+  const int64_t bytes = access.strides[innermost] * element_bytes(buffer_of(access).dtype);
+  if (std::abs(bytes) < 1024) return;
+  Value* place = b_.CreateConstGEP1_64(b_.getInt8Ty(), address(access, vector, nullptr),
+                                       static_cast<uint64_t>(bytes * plan_.prefetch_rows));
+  b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {place->getType()},
+                     {place, b_.getInt32(0), b_.getInt32(3), b_.getInt32(1)});
+}
+
+void KernelEmitter::emit_store(const Instruction& line) {
+  const Access& access = kernel_.accesses[static_cast<size_t>(line.slot)];
+  const Buffer& buffer = buffer_of(access);
+  const llvm::Align align(static_cast<uint64_t>(element_bytes(buffer.dtype)));
+  const bool vector_here = plan_.vector_dim != kNone && (plan_.vector_is_kept || inside_inner_);
+  const bool columns = vector_here && plan_.vector_is_kept && buffer.role == BufferRole::Scratch;
+  const int64_t stride = columns       ? 1
+                         : vector_here ? access.strides[static_cast<size_t>(plan_.vector_dim)]
+                                       : 0;
+  if (stride == 0) {
+    // All lanes write the same place; the first one stands for them.
+    Value* value = operand(line.a, 0, false);
+    if (lanes_differ(line.a)) value = b_.CreateExtractElement(value, uint64_t{0});
+    b_.CreateAlignedStore(ops_.narrow(value, buffer.dtype), address(access, 0, nullptr), align);
+    return;
+  }
+  Type* type = memory_type(b_.getContext(), buffer.dtype);
+  for (int vector = 0; vector < side_by_side_; ++vector) {
+    Value* value = ops_.narrow(operand(line.a, vector, true), buffer.dtype);
+    Value* place = address(access, vector, nullptr);
+    if (stride == 1) {
+      if (mask_) {
+        b_.CreateMaskedStore(value, place, align, mask_);
+      } else {
+        b_.CreateAlignedStore(value, place, align);
+      }
+      continue;
+    }
+    if (mask_) {
+      Value* places = b_.CreateInBoundsGEP(type, place, lane_offsets(stride));
+      b_.CreateMaskedScatter(value, places, align, mask_);
+      continue;
+    }
+    for (int lane = 0; lane < plan_.lanes; ++lane) {
+      Value* there =
+          b_.CreateConstInBoundsGEP1_64(type, place, static_cast<uint64_t>(lane * stride));
+      b_.CreateAlignedStore(b_.CreateExtractElement(value, static_cast<uint64_t>(lane)), there,
+                            align);
+    }
+  }
+}
+
+void KernelEmitter::emit_check(size_t at) {
+  const Instruction& line = kernel_.body[at];
+  const bool as_vector = in_vector(line);
+  std::vector<Value*> checked;
+  for (int vector = 0; vector < (as_vector ? side_by_side_ : 1); ++vector) {
+    Value* index = operand(line.a, vector, as_vector);
+    Value* bound = llvm::ConstantInt::get(index->getType(), static_cast<uint64_t>(line.integer));
+    // Unsigned: a negative index is far too large.
+    Value* outside = b_.CreateICmpUGE(index, bound);
+    Value* wrong = as_vector && mask_ ? b_.CreateAnd(outside, mask_) : outside;
+    if (as_vector && plan_.lanes > 1) wrong = b_.CreateOrReduce(wrong);
+    Value* state = b_.CreateLoad(b_.getInt32Ty(), failed_);
+    b_.CreateStore(b_.CreateOr(state, b_.CreateZExt(wrong, b_.getInt32Ty())), failed_);
+    checked.push_back(
+        b_.CreateSelect(outside, llvm::Constant::getNullValue(index->getType()), index));
+  }
+  values_[at] = {as_vector ? nullptr : checked[0]};
+  if (as_vector) values_[at].insert(values_[at].end(), checked.begin(), checked.end());
+}
+
+// ---- reductions
+// ----------------------------------------------------------------------------------
+
+Value* KernelEmitter::entry_slot(Type* type) {
+  llvm::IRBuilder<> entry(&function_.getEntryBlock(), function_.getEntryBlock().begin());
+  return entry.CreateAlloca(type);
+}
+
+Value* KernelEmitter::identity(const Instruction& line, Type* type) {
+  const ScalarType dtype = accumulated(line);
+  const bool is_float = c10::isFloatingType(dtype);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto bits = static_cast<unsigned>(type->getScalarSizeInBits());
+  const bool is_signed = dtype != ScalarType::Byte && dtype != ScalarType::Bool;
+  switch (line.op) {
+    case LoopOp::ReduceProd:
+      return is_float ? llvm::ConstantFP::get(type, 1) : llvm::ConstantInt::get(type, 1);
+    case LoopOp::ReduceMax:
+    case LoopOp::ReduceArgmax:
+      if (is_float) return llvm::ConstantFP::get(type, -kInfinity);
+      return llvm::ConstantInt::get(
+          type, is_signed ? llvm::APInt::getSignedMinValue(bits) : llvm::APInt::getMinValue(bits));
+    case LoopOp::ReduceMin:
+    case LoopOp::ReduceArgmin:
+      if (is_float) return llvm::ConstantFP::get(type, kInfinity);
+      return llvm::ConstantInt::get(
+          type, is_signed ? llvm::APInt::getSignedMaxValue(bits) : llvm::APInt::getMaxValue(bits));
+    case LoopOp::ReduceAll:
+      return llvm::Constant::getAllOnesValue(type);
+    default:
+      // -0: adding it changes nothing, not even the sign of a zero.
+      return is_float ? llvm::ConstantFP::get(type, -0.0) : llvm::Constant::getNullValue(type);
+  }
+}
+
+void KernelEmitter::begin_reduction(size_t at) {
+  const Instruction& line = kernel_.body[at];
+  Accumulator& sum = accumulators_[at];
+  Type* scalar = is_wide(line) ? b_.getDoubleTy() : type_of(accumulated(line));
+  sum.type = vector_type(scalar);
+  for (int vector = 0; vector < side_by_side_; ++vector) {
+    sum.slots.push_back(entry_slot(sum.type));
+    b_.CreateStore(identity(line, sum.type), sum.slots.back());
+    if (!is_arg(line.op)) continue;
+    sum.indices.push_back(entry_slot(vector_type(b_.getInt64Ty())));
+    Value* last = splat(b_.getInt64(static_cast<uint64_t>(INT64_MAX)));
+    b_.CreateStore(last, sum.indices.back());
+  }
+}
+
+Value* KernelEmitter::combine(const Instruction& line, Value* a, Value* b) {
+  const ScalarType dtype = accumulated(line);
+  const bool is_float = c10::isFloatingType(dtype);
+  switch (line.op) {
+    case LoopOp::ReduceSum:
+      return is_float ? b_.CreateFAdd(a, b) : b_.CreateAdd(a, b);
+    case LoopOp::ReduceProd:
+      return is_float ? b_.CreateFMul(a, b) : b_.CreateMul(a, b);
+    case LoopOp::ReduceMax:
+      return ops_.max(b, a, dtype);
+    case LoopOp::ReduceMin:
+      return ops_.min(b, a, dtype);
+    case LoopOp::ReduceAny:
+      return b_.CreateOr(a, b);
+    default:
+      return b_.CreateAnd(a, b);
+  }
+}
+
+KernelEmitter::Best KernelEmitter::better(const Instruction& line, const Best& a, const Best& b) {
+  const ScalarType dtype = accumulated(line);
+  const bool is_max = line.op == LoopOp::ReduceArgmax;
+  Value *takes_b = nullptr, *equal = nullptr;
+  if (c10::isFloatingType(dtype)) {
+    Value *a_nan = b_.CreateFCmpUNO(a.element, a.element),
+          *b_nan = b_.CreateFCmpUNO(b.element, b.element);
+    Value* beyond =
+        is_max ? b_.CreateFCmpOGT(b.element, a.element) : b_.CreateFCmpOLT(b.element, a.element);
+    takes_b = b_.CreateOr(beyond, b_.CreateAnd(b_nan, b_.CreateNot(a_nan)));
+    equal = b_.CreateOr(b_.CreateFCmpOEQ(a.element, b.element), b_.CreateAnd(a_nan, b_nan));
+  } else {
+    const bool is_signed = dtype != ScalarType::Byte && dtype != ScalarType::Bool;
+    Value *first = is_max ? a.element : b.element, *second = is_max ? b.element : a.element;
+    takes_b = is_signed ? b_.CreateICmpSLT(first, second) : b_.CreateICmpULT(first, second);
+    equal = b_.CreateICmpEQ(first, second);
+  }
+  takes_b = b_.CreateOr(takes_b, b_.CreateAnd(equal, b_.CreateICmpSLT(b.index, a.index)));
+  return {b_.CreateSelect(takes_b, b.element, a.element),
+          b_.CreateSelect(takes_b, b.index, a.index)};
+}
+
+void KernelEmitter::accumulate(size_t at) {
+  const Instruction& line = kernel_.body[at];
+  Accumulator& sum = accumulators_[at];
+  // Lanes that do not exist leave the accumulator alone; those of kept dims have one that nobody
+  // reads.
+  Value* mask = plan_.vector_is_kept ? nullptr : mask_;
+  const bool vector_here = plan_.vector_dim != kNone;
+  // A value that is the same in all lanes of a reduced dim still counts once per lane.
+  for (int vector = 0; vector < side_by_side_; ++vector) {
+    Value* x = operand(line.a, vector, vector_here);
+    Value* slot = sum.slots[static_cast<size_t>(vector)];
+    Value* old = b_.CreateLoad(sum.type, slot);
+    if (is_arg(line.op)) {
+      Value* index_slot = sum.indices[static_cast<size_t>(vector)];
+      Type* type = vector_type(b_.getInt64Ty());
+      const Best before{old, b_.CreateLoad(type, index_slot)};
+      Best after = better(line, before, {x, operand(line.b, vector, vector_here)});
+      if (mask) {
+        after.element = b_.CreateSelect(mask, after.element, before.element);
+        after.index = b_.CreateSelect(mask, after.index, before.index);
+      }
+      b_.CreateStore(after.element, slot);
+      b_.CreateStore(after.index, index_slot);
+      continue;
+    }
+    if (is_wide(line)) x = b_.CreateFPExt(x, sum.type);
+    Value* next = combine(line, old, x);
+    if (mask) next = b_.CreateSelect(mask, next, old);
+    b_.CreateStore(next, slot);
+  }
+}
+
+KernelEmitter::Totals KernelEmitter::totals(size_t at, int vector) {
+  const Instruction& line = kernel_.body[at];
+  Type* scalar = has_wide_total(line) ? b_.getDoubleTy() : type_of(accumulated(line));
+  // Lanes of i1 have no place of their own in memory.
+  if (scalar->isIntegerTy(1)) scalar = b_.getInt8Ty();
+  Value* column =
+      b_.CreateNSWAdd(column_, b_.getInt64(static_cast<uint64_t>(vector * plan_.lanes)));
+  Value* elements = b_.CreateInBoundsGEP(scalar, totals_memory_[at], column);
+  Value* indices = nullptr;
+  if (is_arg(line.op)) {
+    Value* second = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), totals_memory_[at],
+                                                  static_cast<uint64_t>(plan_.totals_bytes));
+    indices = b_.CreateInBoundsGEP(b_.getInt64Ty(), second, column);
+  }
+  return {elements, indices, vector_type(scalar)};
+}
+
+/// What the accumulators hold becomes the total.
+void KernelEmitter::write_totals(size_t at) {
+  const Accumulator& sum = accumulators_[at];
+  for (int vector = 0; vector < side_by_side_; ++vector) {
+    const auto slot = static_cast<size_t>(vector);
+    const Totals total = totals(at, vector);
+    Value* value = b_.CreateLoad(sum.type, sum.slots[slot]);
+    if (value->getType() != total.type) {
+      value = value->getType()->isFPOrFPVectorTy() ? b_.CreateFPExt(value, total.type)
+                                                   : b_.CreateZExt(value, total.type);
+    }
+    b_.CreateAlignedStore(value, total.elements, llvm::Align(1));
+    if (!total.indices) continue;
+    Value* index = b_.CreateLoad(vector_type(b_.getInt64Ty()), sum.indices[slot]);
+    b_.CreateAlignedStore(index, total.indices, llvm::Align(8));
+  }
+}
+
+void KernelEmitter::add_to_totals(size_t at) {
+  const Instruction& line = kernel_.body[at];
+  const Accumulator& sum = accumulators_[at];
+  Type* indices = vector_type(b_.getInt64Ty());
+  for (int vector = 0; vector < side_by_side_; ++vector) {
+    const auto slot = static_cast<size_t>(vector);
+    const Totals total = totals(at, vector);
+    Value* old = b_.CreateAlignedLoad(total.type, total.elements, llvm::Align(1));
+    Value* value = b_.CreateLoad(sum.type, sum.slots[slot]);
+    if (is_arg(line.op)) {
+      const Best best =
+          better(line, {old, b_.CreateAlignedLoad(indices, total.indices, llvm::Align(8))},
+                 {value, b_.CreateLoad(indices, sum.indices[slot])});
+      b_.CreateAlignedStore(best.element, total.elements, llvm::Align(1));
+      b_.CreateAlignedStore(best.index, total.indices, llvm::Align(8));
+      continue;
+    }
+    if (value->getType() != total.type) {
+      value = value->getType()->isFPOrFPVectorTy() ? b_.CreateFPExt(value, total.type)
+                                                   : b_.CreateZExt(value, total.type);
+    }
+    b_.CreateAlignedStore(combine(line, old, value), total.elements, llvm::Align(1));
+  }
+}
+
+void KernelEmitter::read_totals(size_t at) {
+  const Instruction& line = kernel_.body[at];
+  values_[at] = {nullptr};
+  for (int vector = 0; vector < side_by_side_; ++vector) {
+    const Totals total = totals(at, vector);
+    if (is_arg(line.op)) {
+      values_[at].push_back(
+          b_.CreateAlignedLoad(vector_type(b_.getInt64Ty()), total.indices, llvm::Align(8)));
+      continue;
+    }
+    Value* value = b_.CreateAlignedLoad(total.type, total.elements, llvm::Align(1));
+    Type* wanted = vector_type(type_of(line.dtype));
+    if (value->getType() != wanted) {
+      value = value->getType()->isFPOrFPVectorTy() ? b_.CreateFPTrunc(value, wanted)
+                                                   : b_.CreateTrunc(value, wanted);
+    }
+    values_[at].push_back(value);
+  }
+}
+
+void KernelEmitter::finish_reduction(size_t at) {
+  const Instruction& line = kernel_.body[at];
+  const Accumulator& sum = accumulators_[at];
+  Type* indices = vector_type(b_.getInt64Ty());
+  std::vector<Best> parts;
+  for (size_t vector = 0; vector < sum.slots.size(); ++vector) {
+    parts.push_back({b_.CreateLoad(sum.type, sum.slots[vector]),
+                     is_arg(line.op) ? b_.CreateLoad(indices, sum.indices[vector]) : nullptr});
+  }
+  const auto join = [&](const Best& a, const Best& b) {
+    if (is_arg(line.op)) return better(line, a, b);
+    return Best{combine(line, a.element, b.element), nullptr};
+  };
+  const auto result = [&](const Best& part) {
+    if (is_arg(line.op)) return part.index;
+    if (!is_wide(line)) return part.element;
+    const bool vector = part.element->getType()->isVectorTy();
+    return b_.CreateFPTrunc(part.element, vector ? vector_type(b_.getFloatTy()) : b_.getFloatTy());
+  };
+  if (plan_.vector_is_kept && plan_.vector_dim != kNone) {
+    values_[at] = {nullptr};
+    for (const Best& part : parts) values_[at].push_back(result(part));
+    return;
+  }
+  while (parts.size() > 1) {
+    std::vector<Best> next;
+    for (size_t i = 0; i + 1 < parts.size(); i += 2) next.push_back(join(parts[i], parts[i + 1]));
+    if (parts.size() % 2) next.push_back(parts.back());
+    parts = std::move(next);
+  }
+  // Halves of the vector, until one lane is left.
+  Best best = parts[0];
+  for (int lanes = plan_.lanes; lanes > 1; lanes /= 2) {
+    const auto half = [&](Value* value, int first) -> Value* {
+      if (!value) return nullptr;
+      if (lanes == 2) return b_.CreateExtractElement(value, static_cast<uint64_t>(first));
+      std::vector<int> chosen;
+      for (int lane = 0; lane < lanes / 2; ++lane) chosen.push_back(first + lane);
+      return b_.CreateShuffleVector(value, chosen);
+    };
+    best = join({half(best.element, 0), half(best.index, 0)},
+                {half(best.element, lanes / 2), half(best.index, lanes / 2)});
+  }
+  values_[at] = {result(best)};
+}
+
+}  // namespace
+
+std::unique_ptr<llvm::Module> emit_kernel(const Schedule& schedule, const std::string& symbol,
+                                          llvm::LLVMContext& context) {
+  auto module = std::make_unique<llvm::Module>(symbol, context);
+  llvm::IRBuilder<> b(context);
+  Type *pointer = b.getPtrTy(), *word = b.getInt64Ty();
+  const size_t count = schedule.kernel.buffers.size();
+  const auto attributes = [&](llvm::Function& function) {
+    function.setDoesNotThrow();
+    const char* width = schedule.set == InstructionSet::Avx512 ? "512"
+                        : schedule.set == InstructionSet::Avx2 ? "256"
+                                                               : "128";
+    function.addFnAttr("prefer-vector-width", width);
+    function.addFnAttr("min-legal-vector-width", width);
+  };
+  // The work is in a function with one parameter per buffer: only parameters can be said to overlap
+  // nothing.
+  std::vector<Type*> types(count, pointer);
+  types.insert(types.end(), {word, word, pointer});
+  auto* body = llvm::Function::Create(llvm::FunctionType::get(b.getInt32Ty(), types, false),
+                                      llvm::Function::InternalLinkage, "body", *module);
+  attributes(*body);
+  body->addFnAttr(llvm::Attribute::NoInline);
+  for (unsigned i = 0; i < count; ++i) {
+    body->addParamAttr(i, llvm::Attribute::NoAlias);
+    body->getArg(i)->setName(schedule.kernel.buffers[i].name);
+  }
+  std::vector<Value*> buffers;
+  for (unsigned i = 0; i < count; ++i) buffers.push_back(body->getArg(i));
+  const auto after = static_cast<unsigned>(count);
+  KernelEmitter(schedule, *module, *body)
+      .emit(buffers, body->getArg(after), body->getArg(after + 1), body->getArg(after + 2));
+
+  auto* entry = llvm::Function::Create(
+      llvm::FunctionType::get(b.getInt32Ty(), {pointer, word, word, pointer}, false),
+      llvm::Function::ExternalLinkage, symbol, *module);
+  attributes(*entry);
+  b.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", entry));
+  std::vector<Value*> arguments;
+  for (unsigned i = 0; i < count; ++i) {
+    Value* place = b.CreateConstInBoundsGEP1_64(pointer, entry->getArg(0), i);
+    arguments.push_back(b.CreateLoad(pointer, place));
+  }
+  for (unsigned i = 1; i < 4; ++i) arguments.push_back(entry->getArg(i));
+  b.CreateRet(b.CreateCall(body, arguments));
+  return module;
+}
+
+}  // namespace tandem::backends::llvm_cpu

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string_view>
+
+namespace tandem::backends::llvm_cpu {
+
+/// What kernels are generated for; each level holds the ones before it.
+enum class InstructionSet { Baseline, Avx2, Avx512 };
+
+/// "baseline", "avx2" or "avx512".
+std::string_view name(InstructionSet set);
+
+/// Floats in one vector register: 4, 8 or 16.
+int lanes(InstructionSet set);
+
+bool host_has(InstructionSet set);
+
+/// The best that this machine has, or what TANDEM_CPU names. A UserError if the name is unknown or
+/// the machine cannot run it. Read anew in each call, so that tests can try all of them.
+InstructionSet chosen_instruction_set();
+
+}  // namespace tandem::backends::llvm_cpu

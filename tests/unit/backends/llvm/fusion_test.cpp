@@ -1,0 +1,202 @@
+#include "backends/eager/eager_backend.h"
+#include "backends/llvm_common/host_list.h"
+#include "backends/llvm_common/llvm_backend.h"
+#include "tandem/backend.h"
+#include "tandem/ir/text.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+namespace tandem::backends::llvm_common {
+namespace {
+
+using at::Tensor;
+
+/// How many kernels and calls of libtorch a graph becomes.
+struct Counts {
+  int kernels = 0, calls = 0;
+  friend bool operator==(const Counts&, const Counts&) = default;
+  friend void PrintTo(const Counts& counts, std::ostream* out) {
+    *out << counts.kernels << " kernels, " << counts.calls << " calls";
+  }
+};
+
+Counts counts(const char* text) {
+  auto judge = eager::make_backend();
+  auto compiler = make_reference_compiler();
+  const HostList list = make_host_list(ir::parse(text), {}, *compiler, *judge);
+  Counts out;
+  for (const Step& step : list.steps) {
+    out.kernels += std::holds_alternative<KernelStep>(step.what) ? 1 : 0;
+    out.calls += std::holds_alternative<LibraryStep>(step.what) ? 1 : 0;
+  }
+  return out;
+}
+
+/// Runs the graph in eager, with the reference interpreter and with generated code.
+void expect_equal(const char* text, const std::vector<Tensor>& inputs, double tolerance = 1e-5) {
+  const ir::Graph graph = ir::parse(text);
+  std::vector<Tensor> given = inputs;
+  const std::vector<Tensor> expected = backend("eager")->compile(graph, {})->run(given);
+  const std::shared_ptr<Backend> engines[] = {
+      make_backend(make_reference_compiler(), eager::make_backend()), backend("llvm")};
+  for (size_t engine = 0; engine < 2; ++engine) {
+    SCOPED_TRACE(engine == 0 ? "reference" : "generated");
+    const auto compiled = engines[engine]->compile(graph, {});
+    for (int round = 0; round < 2; ++round) {  // the second one finds a used arena
+      given = inputs;
+      const std::vector<Tensor> results = compiled->run(given);
+      ASSERT_EQ(results.size(), expected.size());
+      for (size_t i = 0; i < results.size(); ++i) {
+        SCOPED_TRACE("output " + std::to_string(i));
+        ASSERT_EQ(results[i].defined(), expected[i].defined());
+        if (!results[i].defined()) continue;
+        EXPECT_EQ(results[i].scalar_type(), expected[i].scalar_type());
+        EXPECT_EQ(results[i].sizes(), expected[i].sizes());
+        EXPECT_EQ(results[i].strides(), expected[i].strides());
+        EXPECT_TRUE(at::allclose(results[i].to(at::kDouble), expected[i].to(at::kDouble), tolerance,
+                                 tolerance, true))
+            << (results[i] - expected[i]).abs().max();
+      }
+    }
+  }
+}
+
+TEST(Fusion, AChainWithBroadcastingIsOneKernel) {
+  constexpr const char* text = R"(
+    graph g(%x: f32[6, 37] user_input 0, %b: f32[37] user_input 1, %s: f32[6, 1] user_input 2) {
+      %a: f32[6, 37] = aten.add.Tensor(%x, %b, alpha=1)
+      %t: f32[6, 37] = aten.tanh(%a)
+      %m: f32[6, 37] = aten.mul.Tensor(%t, %s)
+      %y: f32[6, 37] = aten.sub.Tensor(%m, %x, alpha=1)
+      return %y: output 0
+    })";
+  EXPECT_EQ(counts(text), (Counts{1, 0}));
+  expect_equal(text, {torch::randn({6, 37}), torch::randn({37}), torch::randn({6, 1})});
+}
+
+TEST(Fusion, ASoftmaxIsOneKernel) {
+  constexpr const char* text = R"(
+    graph g(%x: f32[6, 37] user_input 0) {
+      %m: f32[6, 1] = aten.amax(%x, [-1], true)
+      %s: f32[6, 37] = aten.sub.Tensor(%x, %m, alpha=1)
+      %e: f32[6, 37] = aten.exp(%s)
+      %t: f32[6, 1] = aten.sum.dim_IntList(%e, [-1], true)
+      %y: f32[6, 37] = aten.div.Tensor(%e, %t)
+      return %y: output 0
+    })";
+  EXPECT_EQ(counts(text), (Counts{1, 0}));
+  expect_equal(text, {torch::randn({6, 37})});
+}
+
+TEST(Fusion, ANormWithStatisticsAsResultsIsOneKernel) {
+  constexpr const char* text = R"(
+    graph g(%x: f32[2, 5, 24] user_input 0, %w: f32[24] user_input 1, %b: f32[24] user_input 2) {
+      %mean: f32[2, 5, 1] = aten.mean.dim(%x, [-1], true)
+      %c: f32[2, 5, 24] = aten.sub.Tensor(%x, %mean, alpha=1)
+      %q: f32[2, 5, 24] = aten.mul.Tensor(%c, %c)
+      %v: f32[2, 5, 1] = aten.mean.dim(%q, [-1], true)
+      %ve: f32[2, 5, 1] = aten.add.Scalar(%v, 1e-05, alpha=1)
+      %r: f32[2, 5, 1] = aten.rsqrt(%ve)
+      %n: f32[2, 5, 24] = aten.mul.Tensor(%c, %r)
+      %nw: f32[2, 5, 24] = aten.mul.Tensor(%n, %w)
+      %y: f32[2, 5, 24] = aten.add.Tensor(%nw, %b, alpha=1)
+      return %y: output 0, %mean: saved 0, %r: saved 1
+    })";
+  EXPECT_EQ(counts(text), (Counts{1, 0}));
+  expect_equal(text, {torch::randn({2, 5, 24}), torch::randn({24}), torch::randn({24})});
+}
+
+// A matrix product in between: the kernels before and after it stay apart.
+TEST(Fusion, APathThroughLibtorchKeepsKernelsApart) {
+  constexpr const char* text = R"(
+    graph g(%x: f32[6, 8] user_input 0, %w: f32[8, 8] user_input 1) {
+      %a: f32[6, 8] = aten.relu(%x)
+      %p: f32[6, 8] = aten.mm(%a, %w)
+      %y: f32[6, 8] = aten.add.Tensor(%a, %p, alpha=1)
+      %z: f32[6, 8] = aten.mul.Tensor(%y, %a)
+      return %z: output 0
+    })";
+  EXPECT_EQ(counts(text), (Counts{2, 1}));
+  expect_equal(text, {torch::randn({6, 8}), torch::randn({8, 8})});
+}
+
+TEST(Fusion, ViewsAreIndexArithmetic) {
+  constexpr const char* text = R"(
+    graph g(%x: f32[2, 6, 12] user_input 0, %y: f32[2, 3, 6, 4] user_input 1) {
+      %a: f32[2, 6, 12] = aten.sin(%x)
+      %v: f32[2, 6, 3, 4] = aten.view(%a, [2, 6, 3, 4])
+      %t: f32[2, 3, 6, 4] (72, 4, 12, 1) = aten.transpose.int(%v, 1, 2)
+      %s: f32[2, 3, 6, 4] (72, 4, 12, 1) = aten.mul.Tensor(%t, %y)
+      %r: f32[2, 3, 6] = aten.sum.dim_IntList(%s, [-1], false)
+      return %s: output 0, %r: output 1
+    })";
+  EXPECT_EQ(counts(text), (Counts{1, 0}));
+  expect_equal(text, {torch::randn({2, 6, 12}), torch::randn({2, 3, 6, 4})});
+}
+
+TEST(Fusion, SlicesAndSelectionsReadMemoryInPlace) {
+  constexpr const char* text = R"(
+    graph g(%x: f32[4, 12] user_input 0) {
+      %a: f32[4, 6] (12, 1) = aten.slice.Tensor(%x, 1, 0, 6, 1)
+      %b: f32[4, 6] (12, 1) = aten.slice.Tensor(%x, 1, 6, 9223372036854775807, 1)
+      %g: f32[4, 6] = aten.sigmoid(%b)
+      %y: f32[4, 6] = aten.mul.Tensor(%a, %g)
+      %r: f32[6] = aten.select.int(%y, 0, 2)
+      %z: f32[6] = aten.neg(%r)
+      return %y: output 0, %z: output 1
+    })";
+  expect_equal(text, {torch::randn({4, 12})});
+}
+
+TEST(Fusion, ColumnAndFullReductions) {
+  constexpr const char* text = R"(
+    graph g(%x: f32[19, 37] user_input 0, %m: bool[19, 37] user_input 1) {
+      %z: f32[] = aten.scalar_tensor(0.0, dtype=f32)
+      %g: f32[19, 37] = aten.where.self(%m, %x, %z)
+      %c: f32[37] = aten.sum.dim_IntList(%g, [0], false)
+      %q: f32[19, 37] = aten.mul.Tensor(%g, %g)
+      %t: f32[] = aten.sum(%q)
+      %k: i64[37] = aten.argmax(%x, 0, false)
+      %v: f32[19], %i: i64[19] = aten.max.dim(%x, 1, false)
+      %n: i64[] = aten.sum(%m)
+      %any: bool[19] = aten.any.dim(%m, 1, false)
+      return %g: output 0, %c: output 1, %t: output 2, %k: output 3, %v: output 4, %i: output 5,
+          %n: output 6, %any: output 7
+    })";
+  expect_equal(text, {torch::randn({19, 37}), torch::rand({19, 37}) > 0.5});
+}
+
+TEST(Fusion, LoadsThroughIndicesAndMasks) {
+  constexpr const char* text = R"(
+    graph g(%w: f32[11, 8] user_input 0, %i: i64[2, 3] user_input 1, %p: f32[3, 8] user_input 2) {
+      %e: f32[2, 3, 8] = aten.embedding(%w, %i)
+      %s: f32[2, 3, 8] = aten.add.Tensor(%e, %p, alpha=1)
+      %c: f32[2, 3, 16] = aten.cat([%s, %e], -1)
+      %d: f32[2, 3, 16] = aten.exp(%c)
+      %q: f32[2, 5, 16] = aten.constant_pad_nd(%d, [0, 0, 1, 1], 0.5)
+      %f: f32[2, 5, 16] = aten.neg(%q)
+      %x: f32[2, 5, 16] = aten.flip(%f, [1])
+      %y: f32[2, 5, 16] = aten.mul.Tensor(%x, %f)
+      return %y: output 0
+    })";
+  expect_equal(text, {torch::randn({11, 8}), torch::randint(11, {2, 3}), torch::randn({3, 8})});
+}
+
+TEST(Fusion, IntermediateRoundingOf16BitFloats) {
+  constexpr const char* text = R"(
+    graph g(%x: bf16[6, 37] user_input 0, %y: bf16[6, 37] user_input 1) {
+      %a: bf16[6, 37] = aten.mul.Tensor(%x, %y)
+      %b: bf16[6, 37] = aten.add.Tensor(%a, %x, alpha=1)
+      %c: bf16[6, 37] = aten.add.Scalar(%b, 0.3, alpha=1)
+      %d: bf16[6, 37] = aten.div.Tensor(%c, %y)
+      %f: f32[6, 37] = aten._to_copy(%d, dtype=f32)
+      return %f: output 0
+    })";
+  EXPECT_EQ(counts(text), (Counts{1, 0}));
+  expect_equal(
+      text, {torch::randn({6, 37}).to(at::kBFloat16), torch::randn({6, 37}).to(at::kBFloat16)}, 0);
+}
+
+}  // namespace
+}  // namespace tandem::backends::llvm_common
