@@ -139,15 +139,17 @@ TEST(Log, InfoHasALinePerMissAndPerCompile) {
   EXPECT_EQ(lines.all[3].find("tandem: warning: a compiled function runs eagerly: "), 0);
 }
 
-TEST(Log, DebugHasALinePerStage) {
+TEST(Log, DebugHasALinePerStageAndPass) {
   Lines lines;
   EnvironmentVariable level("TANDEM_LOG", "debug");
   compile([](const T& x) { return x * 2; })(torch::ones({2}));
-  int stages = 0;
+  int stages = 0, passes = 0;
   for (const std::string& line : lines.all) {
-    stages += line.find("tandem: debug: ") == 0 && line.find(" took ") != std::string::npos;
+    if (line.find("tandem: debug: ") != 0 || line.find(" took ") == std::string::npos) continue;
+    ++(line.find(": passes/") != std::string::npos ? passes : stages);
   }
   EXPECT_EQ(stages, 6);
+  EXPECT_EQ(passes, 6);
 }
 
 TEST(Log, UnsupportedRunsEagerlyWithOneWarningPerFunction) {

@@ -48,7 +48,7 @@ TEST(Explain, FirstCallOfATrainingStep) {
   because: first call: no entry yet
 
 What is compiled
-  a training entry: 5 forward nodes, 8 backward nodes, backend eager
+  a training entry: 5 forward nodes, 6 backward nodes, backend eager
   arguments
     argument 0     f32[3, 4]
     argument 1[0]  f32[2]

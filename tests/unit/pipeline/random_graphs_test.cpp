@@ -61,7 +61,7 @@ class RandomProgram {
       case 9:
         return a.tanh();
       case 10:
-        return torch::cat(a.split(2, below(2)), below(2));
+        return torch::cat(a.split(2, row % 2), row % 2);
       case 11:
         return torch::cat({a, b}, 0).split(4)[static_cast<size_t>(below(2))];
       case 12: {
