@@ -20,7 +20,9 @@ MemoryFacts::MemoryFacts(const ir::Graph& graph) : graph_(graph), flags_(graph.v
     if (node.kind() == ir::NodeKind::Op) {
       const ops::OpInfo& info = ops::info(node.op());
       writes = info.writes_arguments || info.hidden_writes;
-      addresses = node.op().operator_name().name.starts_with("aten::as_strided");
+      // The scatters keep the offset of what they copy, and so show where it lay.
+      const std::string& name = node.op().operator_name().name;
+      addresses = name.starts_with("aten::as_strided") || name.ends_with("_scatter");
     }
     // A region may be computed again in the backward.
     const bool backward =

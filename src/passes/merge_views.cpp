@@ -63,7 +63,7 @@ class Merger {
 
  private:
   void visit(ir::Node& node) {
-    bool is_view = false, is_read = false;
+    bool is_view = false;
     for (size_t i = 0; i < node.results().size(); ++i) {
       const ir::ValueId id = node.results()[i];
       const std::optional<int64_t> offset = offset_in_source(graph_, node, i);
@@ -71,10 +71,13 @@ class Merger {
       is_view = true;
       const Place source = place(*node.operands()[0].get_if<ir::ValueId>());
       set_place(id, {source.base, source.offset + *offset});
-      // A piece that nobody reads may stand for one that is read later.
-      if (!replace(id) && graph_.value(id).has_users()) is_read = true;
+      replace(id);
     }
     if (!is_view) return;
+    // Pieces of an expanded tensor show the same: a later one may have been replaced by an earlier.
+    const bool is_read = std::ranges::any_of(node.results(), [&](ir::ValueId id) {
+      return id != ir::kNoValue && graph_.value(id).has_users();
+    });
     if (!is_read) {
       graph_.erase(node);
     } else if (node.results().size() == 1) {
@@ -107,8 +110,8 @@ class Merger {
     return !would_merge_outputs(graph_.value(other), graph_.value(id));
   }
 
-  /// True if another value shows the same and everybody reads that now.
-  bool replace(ir::ValueId id) {
+  /// If another value shows the same, everybody reads that from now on.
+  void replace(ir::ValueId id) {
     const Place where = place(id);
     if (may_replace(id, where.base)) return take(id, where.base);
     const uint64_t hash = hash_of(where, *graph_.value(id).tensor_type());
@@ -116,16 +119,14 @@ class Merger {
     for (auto other = begin; other != end; ++other) {
       if (may_replace(id, other->second)) return take(id, other->second);
     }
+    // A piece that nobody reads may stand for one that is read later.
     seen_.emplace(hash, id);
-    return false;
   }
 
-  bool take(ir::ValueId id, ir::ValueId other) {
-    if (graph_.value(id).has_users()) {
-      graph_.replace_all_uses(id, other);
-      ++result_.changes;
-    }
-    return true;
+  void take(ir::ValueId id, ir::ValueId other) {
+    if (!graph_.value(id).has_users()) return;
+    graph_.replace_all_uses(id, other);
+    ++result_.changes;
   }
 
   static uint64_t hash_of(const Place& place, const ir::TensorType& type) {

@@ -86,6 +86,22 @@ TEST(MergeViews, PiecesOfASplitAreFoundOneByOne) {
     })");
 }
 
+// All pieces of an expanded tensor show the same elements: the first one stands for the others.
+TEST(MergeViews, PiecesOfAnExpandedTensorAreOne) {
+  expect_becomes(R"(
+    graph g(%x: f32[2, 3] (0, 1) user_input 0) {
+      [%a: f32[3], %b: f32[3]] = aten.unbind.int(%x, 0)
+      %y: f32[3] = aten.exp(%b)
+      return %y: output 0
+    })",
+                 R"(
+    graph g(%x: f32[2, 3] (0, 1) user_input 0) {
+      [%a: f32[3], %b: f32[3]] = aten.unbind.int(%x, 0)
+      %y: f32[3] = aten.exp(%a)
+      return %y: output 0
+    })");
+}
+
 TEST(MergeViews, ChainsAreTakenFromTheirSource) {
   expect_becomes(R"(
     graph g(%x: f32[4, 6] user_input 0, %z: f32[2] user_input 1) {

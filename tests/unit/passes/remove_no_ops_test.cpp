@@ -206,6 +206,19 @@ TEST(RemoveNoOps, KeepsACopyThatIsWrittenOrAddressed) {
   EXPECT_EQ(remove_no_ops(graph).changes, 0);
 }
 
+// select_scatter copies with the storage offset that its operand has: the result would show it.
+TEST(RemoveNoOps, KeepsACopyThatAScatterCopiesAgain) {
+  constexpr char text[] = R"(
+    graph g(%x: f32[4] user_input 0, %z: f32[] user_input 1) {
+      %a: f32[4] = aten.clone(%x, memory_format=none)
+      %y: f32[4] = aten.select_scatter(%a, %z, 0, 1)
+      return %y: output 0
+    })";
+  ir::Graph graph = ir::parse(text);
+
+  EXPECT_EQ(remove_no_ops(graph).changes, 0);
+}
+
 // A backward without the first tangent leaves out what depends on it, be it by a factor of one.
 TEST(RemoveNoOps, KeepsEveryDependenceOnATangent) {
   constexpr char text[] = R"(
