@@ -10,7 +10,7 @@ JOBS ?= $(shell nproc)
 # Passed even if empty, so that leaving TORCH_DIR away goes back to .venv.
 CONFIGURE = cmake -DTORCH_DIR=$(TORCH_DIR) --preset
 
-.PHONY: help setup configure build test fuzz demo bench bench-quick format lint docs test-all clean
+.PHONY: help setup configure build test fuzz demo bench bench-quick bench-kernels format lint docs test-all clean
 
 help:
 	@echo "make demo       build the release library and run the demonstration; results in demo-out/"
@@ -18,6 +18,7 @@ help:
 	@echo "make fuzz N=    N random programs against eager (100000); resumes, sums in fuzz.ledger, failures in fuzz-failures/"
 	@echo "make bench      run the benchmarks, some ten minutes; JSON and a table in build/release/bench/"
 	@echo "make bench-quick  the same in two minutes, for orientation; in build/release/bench-quick/"
+	@echo "make bench-kernels  20 kernels beside Inductor's and a copy, 1 and 2 threads; in build/release/bench-kernels-*.json"
 	@echo "make format     format all sources"
 	@echo "make lint       layers, format, clang-tidy on changed files"
 	@echo "make docs       check the links of the documentation"
@@ -56,6 +57,12 @@ bench: setup
 bench-quick: setup
 	@$(CONFIGURE) release >/dev/null
 	@cmake --build --preset release -t bench-quick
+
+bench-kernels: setup
+	@$(CONFIGURE) release >/dev/null
+	@cmake --build --preset release -t kernel_bench
+	@for threads in 1 2; do echo "$$threads thread(s)"; python3 benchmarks/run_kernels.py --program build/release/bin/kernel_bench \
+	  --peer .venv/bin/python --threads $$threads --out build/release/bench-kernels-$$threads.json; done
 
 format: setup
 	@scripts/lint.sh --format
