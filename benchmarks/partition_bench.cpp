@@ -1,23 +1,53 @@
 // Transformers of growing depth, from about 1,000 to 100,000 nodes: what capturing them takes, and
 // what cutting them in two takes. Counters: nodes of the joint graph, bytes saved for the backward.
+// BM_Stages takes the times of a whole compile from stats(): capture (trace, signature, joint),
+// each pass, the cut, and how often the capture goes into passes and cut.
 
 #include "models.h"
 #include "tandem/tandem.h"
 
 #include <benchmark/benchmark.h>
 
+#include <map>
+#include <string>
 #include <tuple>
 
 namespace {
 
-tandem::Joint capture(int64_t blocks) {
+auto make_step(int64_t blocks) {
   torch::manual_seed(0);
   torch::nn::Sequential net;
   for (int64_t i = 0; i < blocks; ++i) net->push_back(bench::PlainBlock(32, 4));
-  const at::Tensor x = torch::randn({2, 16, 32});
-  return tandem::export_joint(
-      [net](const at::Tensor& input) mutable { return net->forward(input).pow(2).mean(); },
-      std::tuple{x});
+  return [net](const at::Tensor& input) mutable { return net->forward(input).pow(2).mean(); };
+}
+
+at::Tensor make_input() { return torch::randn({2, 16, 32}); }
+
+tandem::Joint capture(int64_t blocks) {
+  return tandem::export_joint(make_step(blocks), std::tuple{make_input()});
+}
+
+void stages(benchmark::State& state, const tandem::Partitioner& partitioner) {
+  const auto step = make_step(state.range(0));
+  const at::Tensor x = make_input();
+  std::map<std::string, double> seconds;
+  size_t nodes = 0;
+  for (auto _ : state) {
+    auto compiled = tandem::compile<at::Tensor(at::Tensor)>(step, {.partitioner = partitioner});
+    compiled.prepare(x);
+    for (const auto& [stage, time] : compiled.stats().seconds) seconds[stage] += time;
+    nodes = compiled.entries()[0].joint().node_count();
+  }
+  const double rounds = static_cast<double>(state.iterations());
+  const double capture = seconds["trace"] + seconds["signature"] + seconds["joint"];
+  state.counters["nodes"] = static_cast<double>(nodes);
+  state.counters["capture_ms"] = 1e3 * capture / rounds;
+  state.counters["passes_ms"] = 1e3 * seconds["passes"] / rounds;
+  state.counters["cut_ms"] = 1e3 * seconds["partition"] / rounds;
+  state.counters["rest_to_capture"] = (seconds["passes"] + seconds["partition"]) / capture;
+  for (const auto& [stage, time] : seconds) {
+    if (stage.starts_with("passes/")) state.counters[stage + "_ms"] = 1e3 * time / rounds;
+  }
 }
 
 void count(benchmark::State& state, const tandem::Joint& joint) {
@@ -46,10 +76,13 @@ void cut(benchmark::State& state, const tandem::Partitioner& partitioner) {
 void BM_DefaultPartition(benchmark::State& state) { cut(state, tandem::default_partition); }
 void BM_MinCut(benchmark::State& state) { cut(state, tandem::min_cut); }
 
+void BM_Stages(benchmark::State& state) { stages(state, tandem::min_cut); }
+
 #define TANDEM_PARTITION_BENCHMARK(name) \
   BENCHMARK(name)->Arg(8)->Arg(80)->Arg(800)->Unit(benchmark::kMillisecond)
 TANDEM_PARTITION_BENCHMARK(BM_Capture);
 TANDEM_PARTITION_BENCHMARK(BM_DefaultPartition);
 TANDEM_PARTITION_BENCHMARK(BM_MinCut);
+TANDEM_PARTITION_BENCHMARK(BM_Stages);
 
 }  // namespace

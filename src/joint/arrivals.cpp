@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <set>
@@ -16,15 +15,17 @@ namespace {
 namespace autograd = torch::autograd;
 
 struct NoteDefined : autograd::FunctionPostHook {
-  explicit NoteDefined(std::vector<bool>& defined) : defined(defined) {}
+  NoteDefined(bool& has_run, std::vector<bool>& defined) : has_run(has_run), defined(defined) {}
 
   autograd::variable_list operator()(const autograd::variable_list& gradients,
                                      const autograd::variable_list&) override {
+    has_run = true;
     defined.clear();
     for (const at::Tensor& gradient : gradients) defined.push_back(gradient.defined());
     return gradients;
   }
 
+  bool& has_run;
   std::vector<bool>& defined;
 };
 
@@ -32,42 +33,33 @@ bool is_custom_function(const autograd::Node& node) {
   return node.name().find("CppNode") != std::string::npos;
 }
 
-at::Tensor arrives(const at::Tensor& gradient, at::TensorList) { return gradient.alias(); }
-
 }  // namespace
-
-TORCH_LIBRARY_FRAGMENT(tandem, library) {
-  library.def("arrives(Tensor(a) gradient, Tensor[] tangents) -> Tensor(a)");
-  library.impl("arrives",
-               torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(arrives)));
-}
-
-const c10::OperatorHandle& arrives_op() {
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("tandem::arrives", "");
-  return op;
-}
 
 Arrivals::Arrivals(std::span<const autograd::Edge> roots, std::span<const autograd::Edge> stops)
     : roots_(roots.begin(), roots.end()) {
   for (const autograd::Edge& stop : stops) stops_.push_back({stop.function.get(), stop.input_nr});
   if (roots.size() < 2) return;  // one root: what the engine brings is what arrives
-  std::unordered_set<autograd::Node*> seen;
+  std::unordered_set<autograd::Node*> nodes;
   std::vector<autograd::Node*> open;
   for (const autograd::Edge& root : roots) open.push_back(root.function.get());
+  bool any_custom = false;
   while (!open.empty()) {
     autograd::Node* node = open.back();
     open.pop_back();
-    if (node == nullptr || !seen.insert(node).second) continue;
-    if (is_custom_function(*node)) {
-      CustomFunction& custom = custom_[node];
-      custom.hook = node->add_post_hook(std::make_unique<NoteDefined>(custom.defined));
-    }
+    if (node == nullptr || !nodes.insert(node).second) continue;
+    any_custom = any_custom || is_custom_function(*node);
     for (const autograd::Edge& edge : node->next_edges()) open.push_back(edge.function.get());
+  }
+  if (!any_custom) return;
+  for (autograd::Node* node : nodes) {
+    Seen& seen = seen_[node];
+    seen.is_custom = is_custom_function(*node);
+    seen.hook = node->add_post_hook(std::make_unique<NoteDefined>(seen.has_run, seen.defined));
   }
 }
 
 Arrivals::~Arrivals() {
-  for (auto& [node, custom] : custom_) node->del_post_hook(custom.hook);
+  for (auto& [node, seen] : seen_) node->del_post_hook(seen.hook);
 }
 
 std::vector<bool> Arrivals::at(const autograd::Edge& edge) const {
@@ -98,13 +90,13 @@ bool Arrivals::arrives(const autograd::Edge& root, const autograd::Edge& wanted)
   while (!open.empty() && !found) {
     autograd::Node* node = open.back();
     open.pop_back();
-    const auto custom = custom_.find(node);
+    const auto at = seen_.find(node);
+    const Seen* seen = at == seen_.end() ? nullptr : &at->second;
     for (uint32_t i = 0; i < node->num_outputs(); ++i) {
       const autograd::Edge& edge = node->next_edge(i);
       if (!edge.is_valid()) continue;
-      bool defined = states.at(node) == State::Active;
-      if (custom != custom_.end())
-        defined = i < custom->second.defined.size() && custom->second.defined[i];
+      bool defined = (seen && seen->is_custom) || states.at(node) == State::Active;
+      if (seen && seen->has_run) defined = defined && i < seen->defined.size() && seen->defined[i];
       bring(edge, defined);
     }
   }

@@ -2,7 +2,6 @@
 
 #include "tandem/ir/graph.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/edge.h>
 
 #include <cstdint>
@@ -16,7 +15,7 @@ namespace tandem::joint {
 ///
 /// The data does not always tell. A custom function's backward runs with zeros for what did not
 /// arrive, and may look at its gradient not at all; so may a formula of libtorch (a draw's). Lives
-/// while the engine runs, to see which gradients custom functions leave undefined.
+/// while the engine runs, to see which gradients nodes leave undefined.
 class Arrivals {
  public:
   /// `stops`: where a gradient arrives and goes no further.
@@ -27,14 +26,16 @@ class Arrivals {
   Arrivals& operator=(const Arrivals&) = delete;
 
   /// Whether there is a node that makes gradients out of nothing.
-  bool has_custom_functions() const { return !custom_.empty(); }
+  bool has_custom_functions() const { return !seen_.empty(); }
   /// By root: whether a gradient arrives at the edge from that root alone.
   std::vector<bool> at(const torch::autograd::Edge& edge) const;
 
  private:
-  struct CustomFunction {
+  struct Seen {
     uintptr_t hook = 0;
-    std::vector<bool> defined;  // by gradient that its backward returned
+    bool is_custom = false;
+    bool has_run = false;
+    std::vector<bool> defined;  // by gradient that it returned
   };
   struct Slot {
     torch::autograd::Node* node = nullptr;
@@ -45,12 +46,9 @@ class Arrivals {
 
   std::vector<torch::autograd::Edge> roots_;
   std::vector<Slot> stops_;
-  std::map<torch::autograd::Node*, CustomFunction> custom_;
+  /// Nodes that were watched: all, as soon as one is a custom function's.
+  std::map<torch::autograd::Node*, Seen> seen_;
 };
-
-/// `tandem::arrives(gradient, tangents)`: the gradient, which is there whenever one of the tangents
-/// is defined. The partition takes it out when it knows which are.
-const c10::OperatorHandle& arrives_op();
 
 /// Whether each of the values depends on one of the tangents.
 std::vector<bool> depends_on(const ir::Graph& graph, std::span<const ir::ValueId> tangents,

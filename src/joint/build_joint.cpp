@@ -6,7 +6,9 @@
 #include "joint/ends.h"
 #include "joint/gradients.h"
 #include "joint/release_groups.h"
+#include "joint/written_versions.h"
 #include "tandem/ir/text.h"
+#include "tracing/arrives.h"
 #include "tracing/traced_tensor.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
@@ -109,6 +111,7 @@ class Builder {
       if (target->cut && target->cut->is_closed()) stops.push_back(target->edge);
     }
     const Arrivals arrivals(task.roots, stops);
+    const WrittenVersions versions(trace_);
     const Gradients gradients = differentiate(recording_, task);
     effects_.add(gradients.effects, tangents);
     std::vector<ir::ValueId> tangents_here;
@@ -150,7 +153,7 @@ class Builder {
       }
       if (!differs || read.empty()) continue;
       values[i] = graph_
-                      .add_op({.op = arrives_op(),
+                      .add_op({.op = tracing::arrives_op(),
                                .operands = {values[i], std::move(read)},
                                .results = {graph_.value(values[i]).type()},
                                .phase = ir::Phase::Backward})

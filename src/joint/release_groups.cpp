@@ -13,12 +13,15 @@ void replace_views(tracing::Trace& trace, const tracing::Group& group) {
     const auto* source =
         node.operands().empty() ? nullptr : node.operands()[0].get_if<ir::ValueId>();
     if (!source || *source != group.input) return;
+    if (node.op().schema().name() != "aten::as_strided") return;
+    // Left unsaid, it is that of the base.
+    const auto* said = node.operands().back().get_if<ir::Size>();
+    const ir::Size offset = said ? *said : ir::Size(group.real.storage_offset());
     const auto shows = [&](size_t member) {
       const tracing::StandIn& one = trace.stand_ins()[member];
-      const auto* offset = node.operands().back().get_if<ir::Size>();
       return *graph.value(one.input).tensor_type() ==
                  *graph.value(node.results()[0]).tensor_type() &&
-             offset && *offset == ir::Size(one.real.storage_offset());
+             offset == ir::Size(one.real.storage_offset());
     };
     const auto member = std::ranges::find_if(group.members, shows);
     if (member == group.members.end()) return;

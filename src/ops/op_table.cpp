@@ -304,7 +304,7 @@ constexpr OpRow kRows[] = {
     pass_over("sort"),
     pass_over("sort.stable"),
     pass_over("topk"),
-    pass_over("trace", rules::reduce_all_to_long),
+    pass_over("trace", rules::matrix_trace),
 
     // ---- normalisation ----
     pass_over("_batch_norm_no_update", rules::batch_norm_no_update),

@@ -103,6 +103,7 @@ Results unfold_backward(const MetaCall& call);
 // rules_reduce.cpp
 Results reduce_all(const MetaCall& call);
 Results reduce_all_to_long(const MetaCall& call);
+Results matrix_trace(const MetaCall& call);
 Results dot(const MetaCall& call);
 Results variance(const MetaCall& call);
 Results variance_and_mean(const MetaCall& call);

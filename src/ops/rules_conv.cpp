@@ -50,8 +50,9 @@ Choice choose(const Args& args, const TensorMeta& bias, const std::vector<int64_
     return symbolic(per_dimension(args.integers(name), spatial));
   };
   TensorMeta input_meta = args.meta("input");
-  // One spatial dimension is computed of a contiguous copy; a hollow tensor cannot be copied.
-  if (spatial == 1) {
+  // One spatial dimension is computed of a contiguous copy; a hollow tensor cannot be copied. What
+  // is contiguous is not copied: strides of dimensions with one element then choose the layout.
+  if (spatial == 1 && !input_meta.type->is_contiguous()) {
     input_meta.type = std::make_shared<const TensorType>(like_contiguous(*input_meta.type));
   }
   at::Tensor input = to_hollow_tensor(input_meta);

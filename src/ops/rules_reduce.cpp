@@ -52,13 +52,19 @@ Results reduce_all(const MetaCall& call) {
   return answer(contiguous(*self, {}));
 }
 
-// `prod` and `trace`: the sum of integers is a long.
+// `prod`: the product of integers is a long.
 Results reduce_all_to_long(const MetaCall& call) {
   Args args(call);
   const TensorType* self = args.tensor(0);
   ScalarType dtype = long_if_integer(self->dtype);
   if (call.args.size() > 1) dtype = args.dtype("dtype").value_or(dtype);
   return answer(contiguous(*self, {}, dtype));
+}
+
+Results matrix_trace(const MetaCall& call) {
+  const TensorType* self = Args(call).tensor(0);
+  if (self->rank() != 2) return std::nullopt;
+  return answer(contiguous(*self, {}, long_if_integer(self->dtype)));
 }
 
 Results dot(const MetaCall& call) {

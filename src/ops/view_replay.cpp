@@ -40,6 +40,16 @@ std::vector<at::Tensor> run_all(const ir::Graph& graph, const at::Tensor& source
   return environment;
 }
 
+/// Beyond detach() no view requires grad, whatever the mode.
+bool is_detached(const ir::Graph& graph, ir::ValueId value) {
+  while (!graph.value(value).is_input()) {
+    const ir::Node& node = graph.node(graph.value(value).producer());
+    if (node.op().schema().name() == "aten::detach") return true;
+    value = *node.operands()[0].get_if<ir::ValueId>();
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<at::Tensor> replay_views(const ir::ViewReplay& replay, const at::Tensor& source,
@@ -48,7 +58,10 @@ std::vector<at::Tensor> replay_views(const ir::ViewReplay& replay, const at::Ten
   std::vector<at::Tensor> views;
   for (size_t i = 0; i < replay.graph.outputs().size(); ++i) {
     // In a call without grad mode eager's views are made without it.
-    const bool mode = grad_modes[i] || (!source.requires_grad() && c10::GradMode::is_enabled());
+    const bool mode =
+        grad_modes[i] ||
+        (c10::GradMode::is_enabled() &&
+         (!source.requires_grad() || is_detached(replay.graph, replay.graph.outputs()[i].value)));
     std::vector<at::Tensor>& environment = environments[mode ? 1 : 0];
     if (environment.empty()) environment = run_all(replay.graph, source, mode);
     views.push_back(environment[static_cast<size_t>(replay.graph.outputs()[i].value)]);

@@ -172,7 +172,11 @@ class Specialiser {
     };
     if (!is_left_out(left) && !is_left_out(right)) return;
     const ir::ValueId rest = is_left_out(left) ? right : left;
-    if (!(graph_.value(rest).type() == graph_.value(node.results()[0]).type())) return;
+    if (!(graph_.value(rest).type() == graph_.value(node.results()[0]).type())) {
+      const size_t out = is_left_out(left) ? 0 : 1;
+      graph_.set_operand(node, out, zeros_like(out == 0 ? left : right, node));
+      return;
+    }
     graph_.replace_all_uses(node.results()[0], rest);
     graph_.erase(node);
   }

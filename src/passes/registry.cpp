@@ -2,9 +2,12 @@
 
 #include "base/error.h"
 #include "passes/decompose.h"
+#include "passes/fold_constants.h"
 #include "passes/merge_duplicates.h"
+#include "passes/merge_views.h"
 #include "passes/remove_dead_nodes.h"
 #include "passes/remove_no_ops.h"
+#include "passes/remove_round_trips.h"
 
 #include <algorithm>
 #include <array>
@@ -19,12 +22,17 @@ namespace {
 
 constexpr std::array kPasses = {
     PassInfo{"decompose", "writes ops as others, by Tandem's own table", decompose, false},
+    PassInfo{"fold-constants", "computes what depends on no input", fold_constants, true},
     PassInfo{"merge-duplicates", "keeps the first of several equal computations", merge_duplicates,
+             true},
+    PassInfo{"merge-views", "keeps the first of several views of the same elements", merge_views,
              true},
     PassInfo{"remove-dead-nodes", "erases what nobody reads and what has no effect",
              remove_dead_nodes, true},
     PassInfo{"remove-no-ops", "erases calls that return their operand as it is", remove_no_ops,
              true},
+    PassInfo{"remove-round-trips", "erases copies there and back, parts put in and taken out",
+             remove_round_trips, true},
 };
 
 // Levenshtein's, one row at a time.

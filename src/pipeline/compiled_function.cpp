@@ -315,6 +315,7 @@ class Function final : public detail::CompiledFunction,
       next.zero_fallbacks += counts.zero_fallbacks;
       next.misses.push_back({reason});
       for (const auto& [stage, seconds] : log.seconds()) next.seconds[stage] += seconds;
+      for (const auto& [step, seconds] : log.step_seconds()) next.seconds[step] += seconds;
       // Full if other threads have compiled meanwhile.
       if (generation == generation_ &&
           static_cast<int64_t>(entries_.size()) < options_.max_entries) {

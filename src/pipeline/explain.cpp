@@ -257,7 +257,9 @@ void describe_history(std::ostream& out, const Stats& stats) {
       << counted(stats.entries, "entry", "entries");
   if (stats.eager_calls > 0) out << ", " << counted(stats.eager_calls, "eager call", "eager calls");
   double total = 0;
-  for (const auto& [stage, seconds] : stats.seconds) total += seconds;
+  for (const auto& [stage, seconds] : stats.seconds) {
+    if (stage.find('/') == std::string::npos) total += seconds;  // a step is part of its stage
+  }
   if (stats.compiles > 0) out << fmt::format("; {:.1f} ms spent compiling", total * 1e3);
   out << "\n";
   const size_t first = stats.misses.size() > kMostMisses ? stats.misses.size() - kMostMisses : 0;

@@ -10,6 +10,7 @@
 #include "passes/remove_dead_nodes.h"
 #include "runtime/gradient_call.h"
 #include "signature/read_signature.h"
+#include "tracing/ambient.h"
 #include "tracing/trace.h"
 #include "tracing/with_autocast.h"
 
@@ -17,12 +18,17 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 namespace tandem::pipeline {
 namespace {
 
-/// The clean-up in order: no-ops hide duplicates, duplicates leave dead nodes.
-constexpr const char* kJointPasses[] = {"remove-no-ops", "merge-duplicates", "remove-dead-nodes"};
+/// The clean-up in order. Dead nodes are work for nobody; constants show that an op does nothing;
+/// no-ops hide equal views, those hide round trips, and all of them hide duplicates. Each leaves
+/// dead nodes.
+constexpr const char* kJointPasses[] = {
+    "remove-dead-nodes",  "fold-constants",   "remove-no-ops",    "merge-views",
+    "remove-round-trips", "merge-duplicates", "remove-dead-nodes"};
 
 /// While Tandem is developed every step is verified by itself, so that an error names the step that
 /// made it. A release verifies what goes into the partition and what comes out of it.
@@ -162,13 +168,19 @@ Decompositions chosen_decompositions(const Options& options) {
   return options.backend.resolve()->decompositions(options.rounding).merge(options.decompositions);
 }
 
+std::span<const char* const> joint_passes() { return kJointPasses; }
+
 void run_passes(ir::Graph& graph, const Decompositions& table, StageLog& log) {
   passes::PassObserver observer;
   observer.verify = kVerifyEveryStep;
   observer.after_step = [&](const passes::StepReport& step) {
+    if (!step.disabled) log.note_step("passes", std::string(step.name), step.seconds);
     log.dump(std::string(step.name), step.graph, step.changes > 0);
   };
   log.time("passes", [&] {
+    // An export has its trace still open; what a pass computes is no part of it.
+    std::optional<tracing::OutsideTrace> outside;
+    if (tracing::is_tracing()) outside.emplace();
     if (!table.empty()) {
       const PassResult result = passes::decompose(graph, table);
       if (kVerifyEveryStep) ir::verify(graph, "passes");

@@ -7,6 +7,7 @@
 #include "tandem/stages.h"
 
 #include <memory>
+#include <span>
 #include <string>
 
 namespace tandem::pipeline {
@@ -31,6 +32,9 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
 
 /// What the backend wants decomposed, overridden by the user.
 Decompositions chosen_decompositions(const Options& options);
+
+/// The passes over a joint graph, in order; one may come twice.
+std::span<const char* const> joint_passes();
 
 /// Decompositions and clean-up of a joint graph before it is cut.
 void run_passes(ir::Graph& graph, const Decompositions& table, StageLog& log);

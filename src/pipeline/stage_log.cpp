@@ -37,9 +37,11 @@ void StageLog::begin(const std::string& stage) {
 void StageLog::finish() {
   if (on_event_) tell(stage_, 1.0);
   if (base::log_level() < base::LogLevel::Debug) return;
-  for (const auto& [stage, seconds] : seconds_) {
-    base::log(base::LogLevel::Debug,
-              base::str(function_name_, ": ", stage, " took ", seconds * 1e3, " ms"));
+  for (const auto* times : {&seconds_, &step_seconds_}) {
+    for (const auto& [stage, seconds] : *times) {
+      base::log(base::LogLevel::Debug,
+                base::str(function_name_, ": ", stage, " took ", seconds * 1e3, " ms"));
+    }
   }
 }
 

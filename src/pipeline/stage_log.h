@@ -39,6 +39,11 @@ class StageLog {
     return fn();
   }
 
+  /// Adds the time of one step of a stage, of which the stage's own time has it, too.
+  void note_step(const std::string& stage, const std::string& step, double seconds) {
+    step_seconds_[stage + "/" + step] += seconds;
+  }
+
   /// After the last stage.
   void finish();
 
@@ -50,6 +55,8 @@ class StageLog {
   void dump(const std::string& half, const Executable& executable);
 
   const std::map<std::string, double>& seconds() const { return seconds_; }
+  /// By `<stage>/<step>`.
+  const std::map<std::string, double>& step_seconds() const { return step_seconds_; }
   /// on_event returned false or threw. Not a property of the function: nothing to remember.
   bool ended_by_user() const { return ended_by_user_; }
 
@@ -63,7 +70,7 @@ class StageLog {
   std::string stage_;
   bool ended_by_user_ = false;
   int next_dump_ = 0;
-  std::map<std::string, double> seconds_;
+  std::map<std::string, double> seconds_, step_seconds_;
 };
 
 }  // namespace tandem::pipeline

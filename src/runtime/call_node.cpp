@@ -17,10 +17,11 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-/// The backward was recorded for a tangent with the strides of its result; a recorded `view` may
-/// need them.
+/// The backward was recorded for a tangent with the strides of its result, neither a lazy conjugate
+/// nor a lazy negation: a recorded `view` or `view_as_real` may need that.
 at::Tensor with_strides(const at::Tensor& tangent, at::IntArrayRef strides) {
-  if (tangent.strides() == strides) return tangent;
+  const bool lazy = tangent.is_conj() || tangent.is_neg();
+  if (tangent.strides() == strides && !lazy) return tangent;
   at::AutoDispatchBelowADInplaceOrView below;
   return at::empty_strided(tangent.sizes(), strides, tangent.options()).copy_(tangent);
 }

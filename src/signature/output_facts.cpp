@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -34,6 +35,13 @@ bool made_by_custom_function(const at::Tensor& tensor, const autograd::Node* unt
     node = node->next_edge(0).function.get();
   }
   return false;
+}
+
+/// Eager refuses to write it as the view of a custom function; what split() and its kin take of
+/// such a view it refuses as one of several views.
+bool is_custom_view(const at::Tensor& tensor) {
+  return !tensor.is_view() || autograd::impl::get_view_autograd_meta(tensor)->get_creation_meta() ==
+                                  autograd::CreationMeta::IN_CUSTOM_FUNCTION;
 }
 
 /// Leaf by requires_grad_(), not by being a view made without grad of something that requires it.
@@ -112,11 +120,11 @@ class Reader {
       facts.kind = ir::OutputKind::AliasOfInput;
       facts.source = it->second;
       if (place_on_leaf(tensor, index, facts)) return facts;
-      facts.of_custom_function =
+      const bool custom =
           facts.requires_grad && made_by_custom_function(tensor, history_of_input_[it->second]);
+      facts.of_custom_function = custom && is_custom_view(tensor);
       // A detached alias that was written by a differentiable op: its history is not the input's.
-      facts.own_history =
-          facts.of_custom_function || (facts.requires_grad && !facts.is_leaf && !tensor.is_view());
+      facts.own_history = custom || (facts.requires_grad && !facts.is_leaf && !tensor.is_view());
       return facts;
     }
     if (tensor.is_inference()) {
@@ -138,7 +146,11 @@ class Reader {
   bool place_on_leaf(const at::Tensor& tensor, int64_t index, ir::OutputFacts& facts) {
     if (!tensor.is_view() || !facts.requires_grad) return false;
     const at::Tensor root(tensor._base());
-    if (!is_made_leaf(root) || input_of_tensor_.contains(root.unsafeGetTensorImpl())) return false;
+    const bool came_in = input_of_tensor_.contains(root.unsafeGetTensorImpl()) ||
+                         std::ranges::any_of(trace_.groups(), [&](const tracing::Group& group) {
+                           return group.tensor.is_same(root);
+                         });
+    if (!is_made_leaf(root) || came_in) return false;
     if (made_by_custom_function(tensor)) return false;
     const auto output = index_of_result_.find(root.unsafeGetTensorImpl());
     if (output == index_of_result_.end()) refuse_root(root, index);
@@ -166,13 +178,15 @@ class Reader {
     }
     facts.kind = ir::OutputKind::AliasOfBase;
     facts.source = static_cast<int64_t>(it->second);
-    facts.of_custom_function =
+    const bool custom =
         facts.requires_grad &&
         made_by_custom_function(
             tensor, tensor.is_view() ? at::Tensor(tensor._base()).grad_fn().get() : nullptr);
-    // No view op leads from a base that was reshaped to views which were taken of it before.
-    facts.own_history =
-        facts.of_custom_function || (is_reshaped(whole) && facts.requires_grad && !facts.is_leaf);
+    facts.of_custom_function = custom && is_custom_view(tensor);
+    // No view op leads from a base that was reshaped to views which were taken of it before, nor
+    // from any to what was detached and then written by a differentiable op.
+    facts.own_history = custom || ((is_reshaped(whole) || !tensor.is_view()) &&
+                                   facts.requires_grad && !facts.is_leaf);
     if (!tensor.is_view()) return;
     const at::Tensor root(tensor._base());
     if (const auto output = index_of_result_.find(root.unsafeGetTensorImpl());

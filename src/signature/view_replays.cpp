@@ -8,6 +8,8 @@
 
 #include <ATen/FunctionalStorageImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <map>
@@ -33,6 +35,10 @@ ir::ValueId add_detach(ir::Graph& graph, ir::ValueId value) {
                .operands = {value},
                .results = {graph.value(value).type()}})
       .results()[0];
+}
+
+torch::autograd::Edge edge_of(const at::Tensor& tensor) {
+  return torch::autograd::impl::gradient_edge(tensor);
 }
 
 /// Functionalization makes the same view several times: equal ones count as one value here.
@@ -179,20 +185,28 @@ class Replays {
              index);
       return;
     }
+    if (const int64_t group = reading_.signature.inputs[static_cast<size_t>(facts.source)].group;
+        group >= 0 && is_renewed(result, group)) {
+      replay_of_group(facts, group, value, index);
+      return;
+    }
     // An input as the call leaves it comes first: it is what eager's view is taken of. Among those
     // that show the same, the one that autograd names.
     if (replay_of_input(facts, result, value, index, /*named=*/true)) return;
     if (replay_of_input(facts, result, value, index, /*named=*/false)) return;
-    auto* storage = static_cast<at::functionalization::FunctionalStorageImpl*>(storage_of(result));
-    const ir::ValueId whole = tracing::current_value(storage->base());
     const int64_t group = reading_.signature.inputs[static_cast<size_t>(facts.source)].group;
     if (group >= 0) {
-      facts.kind = ir::OutputKind::AliasOfGroup;
-      facts.source = group;
-      replay({ir::Place::Of::Group, group}, false, whole, value, index);
+      replay_of_group(facts, group, value, index);
     } else {
-      replay({ir::Place::Of::Input, facts.source}, true, whole, value, index);
+      replay({ir::Place::Of::Input, facts.source}, true, whole_of(result), value, index);
     }
+  }
+
+  void replay_of_group(ir::OutputFacts& facts, int64_t group, ir::ValueId value, size_t index) {
+    facts.kind = ir::OutputKind::AliasOfGroup;
+    facts.source = group;
+    replay({ir::Place::Of::Group, group}, false, whole_of(trace_.results().tensors[index]), value,
+           index);
   }
 
   /// From a base that was reshaped in place, whatever its sizes are now.
@@ -236,6 +250,29 @@ class Replays {
       return static_cast<int64_t>(i);
     }
     return std::nullopt;
+  }
+
+  static ir::ValueId whole_of(const at::Tensor& result) {
+    auto* storage = static_cast<at::functionalization::FunctionalStorageImpl*>(storage_of(result));
+    return tracing::current_value(storage->base());
+  }
+
+  /// A view that was written has its history from the base, whatever it was taken of.
+  bool is_renewed(const at::Tensor& result, int64_t group) const {
+    if (!result.is_view() || !result.requires_grad() || result.is_leaf()) return false;
+    const tracing::Group& of = trace_.groups()[reading_.groups[static_cast<size_t>(group)]];
+    if (!of.is_root || !of.tensor.requires_grad()) return false;
+    const torch::autograd::Edge base = edge_of(of.tensor);
+    for (auto node = result.grad_fn(); node && node->num_outputs() == 1;) {
+      const torch::autograd::Edge next = node->next_edge(0);
+      if (next == base) return true;
+      for (size_t member : of.members) {
+        const at::Tensor& tensor = trace_.stand_ins()[member].tensor;
+        if (tensor.requires_grad() && next == edge_of(tensor)) return false;
+      }
+      node = next.function;
+    }
+    return false;
   }
 
   bool replay_of_input(ir::OutputFacts& facts, const at::Tensor& result, ir::ValueId value,

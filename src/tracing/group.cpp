@@ -107,8 +107,11 @@ StandIn make_member(Recording& recording, const Group& group, const at::Tensor& 
   }
   member.input = recording.graph().inputs().back();
   const auto as_member = [&] {
-    at::Tensor member =
-        group.tensor.as_strided(real.sizes(), real.strides(), real.storage_offset());
+    // A new value of the base starts at the beginning of its memory, wherever the base does.
+    const std::optional<int64_t> offset = real.storage_offset() == group.real.storage_offset()
+                                              ? std::nullopt
+                                              : std::optional<int64_t>(real.storage_offset());
+    at::Tensor member = group.tensor.as_strided(real.sizes(), real.strides(), offset);
     // Views of one member must not be taken for views of another that shows the same.
     for (size_t i = 0; i < equal_members; ++i) member = member.alias();
     return member;

@@ -24,6 +24,11 @@ bool is_in_place_view(const c10::OperatorHandle& op) {
   return std::find(tags.begin(), tags.end(), at::Tag::inplace_view) != tags.end();
 }
 
+bool has_one_out_argument(const c10::OperatorHandle& op) {
+  const std::vector<c10::Argument>& arguments = op.schema().arguments();
+  return std::ranges::count_if(arguments, &c10::Argument::is_out) == 1 && arguments.back().is_out();
+}
+
 /// Of a dimension with one element the stride means nothing.
 bool same_strides(at::IntArrayRef sizes, at::IntArrayRef a, at::IntArrayRef b) {
   for (size_t dim = 0; dim < sizes.size(); ++dim) {
@@ -59,10 +64,13 @@ at::Tensor with_gaps(const at::Tensor& value, at::IntArrayRef strides) {
 
 KeptStrides::KeptStrides(const c10::OperatorHandle& op, const torch::jit::Stack& stack,
                          size_t first) {
-  if (!op.schema().name().ends_with('_') || !stack[first].isTensor() || is_in_place_view(op)) {
+  fills_out_ = has_one_out_argument(op);
+  const size_t at = fills_out_ ? stack.size() - 1 : first;
+  if (!(fills_out_ || op.schema().name().ends_with('_')) || !stack[at].isTensor() ||
+      is_in_place_view(op)) {
     return;
   }
-  const at::Tensor& written = stack[first].toTensor();
+  const at::Tensor& written = stack[at].toTensor();
   if (!is_traced(written) || !functionalization::impl::isFunctionalTensor(written) ||
       written.numel() == 0) {
     return;
@@ -75,6 +83,8 @@ KeptStrides::KeptStrides(const c10::OperatorHandle& op, const torch::jit::Stack&
 
 void KeptStrides::restore() const {
   if (!written_.defined()) return;
+  // An argument to be filled is resized if it does not fit.
+  if (fills_out_ && written_.sizes() != at::IntArrayRef(sizes_)) return;
   // The out-of-place form has broadcast what cannot grow.
   TORCH_CHECK(written_.sizes() == at::IntArrayRef(sizes_), "output with shape ",
               at::IntArrayRef(sizes_), " doesn't match the broadcast shape ", written_.sizes());

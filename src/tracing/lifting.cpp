@@ -147,6 +147,30 @@ void call_in_inference_mode(const c10::OperatorHandle& op, torch::jit::Stack& st
   }
 }
 
+/// Tells the recording that an in-place op is under way.
+class Writing {
+ public:
+  Writing(Recording& recording, bool writes)
+      : recording_(recording), before_(recording.is_writing()) {
+    if (writes) recording.set_writing(true);
+  }
+  ~Writing() { recording_.set_writing(before_); }
+  Writing(const Writing&) = delete;
+  Writing& operator=(const Writing&) = delete;
+
+ private:
+  Recording& recording_;
+  const bool before_;
+};
+
+/// as_strided() counts from the beginning of the memory. What has been written since has memory of
+/// its own: where the view starts with the tensor, it is better left unsaid.
+void leave_out_offset(const c10::OperatorHandle& op, torch::jit::Stack& stack, size_t first) {
+  if (op.schema().name() != "aten::as_strided") return;
+  c10::IValue& offset = stack.back();
+  if (offset.isInt() && offset.toInt() == stack[first].toTensor().storage_offset()) offset = {};
+}
+
 void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   if (recording.host_tensors().make(op, *stack)) return;
   // Gives its operand back. Functionalization has its own use for it, and older ones refuse others.
@@ -162,12 +186,14 @@ void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::j
     call_whole(op, stack);
     return;
   }
+  leave_out_offset(op, *stack, first);
   follow_writes(op);
   check_write(recording, op, *stack, first);
   check_out_arguments(op, *stack, first);
   const std::vector<at::Tensor> written = written_list(op, *stack, first);
   check_written_once(op, written);
   const KeptStrides strides(op, *stack, first);
+  const Writing writing(recording, strides.is_write());
   if (c10::InferenceMode::is_enabled()) {
     call_in_inference_mode(op, *stack, first);
   } else {

@@ -14,10 +14,14 @@
 #include "tracing/traced_tensor.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/InferSize.h>
+#include <ATen/TensorUtils.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/_is_any_true_ops.h>
 #include <ATen/ops/_local_scalar_dense_ops.h>
+#include <ATen/ops/contiguous.h>
+#include <ATen/ops/view_ops.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/function.h>
@@ -31,6 +35,7 @@ namespace {
 struct OpFacts {
   bool composite = false;  // libtorch decomposes it; so do we
   bool compares = false;   // `equal`, which C++ attention modules call on values
+  bool views = false;      // `view`, which raises if strides do not allow it
   bool bernoulli = false;  // its draws follow the memory of its operand
   bool casts_inside = false;
   int device_argument = -1;
@@ -46,6 +51,8 @@ OpFacts make_facts(const c10::OperatorHandle& op) {
   const ops::OpRow* row = ops::find_row(op);
   facts.casts_inside = row && (row->facts & ops::Fact::CastsInside);
   facts.compares = op.operator_name().name == "aten::equal";
+  facts.views = op.schema().name() == at::_ops::view::name &&
+                op.schema().overload_name() == at::_ops::view::overload_name;
   const auto& arguments = op.schema().arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].name() == "device") facts.device_argument = static_cast<int>(i);
@@ -93,6 +100,21 @@ bool is_anomaly_check(const Recording& recording, const c10::OperatorHandle& op,
   const ir::Node& producer = graph.node(graph.value(traced->value()).producer());
   return producer.kind() == ir::NodeKind::Op &&
          producer.op().schema().name() == at::_ops::_is_any_true::name;
+}
+
+/// Functionalization takes a written view back to its base by the inverse of each view op. In eager
+/// the memory is written where it is; the value that stands for it may be laid out otherwise, and
+/// `view` would raise.
+void allow_view(Recording& recording, torch::jit::Stack& stack) {
+  if (!recording.is_writing()) return;
+  const at::Tensor& tensor = stack[stack.size() - 2].toTensor();
+  const std::vector<int64_t> sizes = stack.back().toIntVector();
+  if (as_traced(tensor) == nullptr || tensor.numel() == 0 ||
+      at::detail::computeStride(tensor.sizes(), tensor.strides(),
+                                at::infer_size_dv(sizes, tensor.numel()))) {
+    return;
+  }
+  stack[stack.size() - 2] = tensor.contiguous();
 }
 
 /// Nodes of the operands: values of traced tensors; real tensors become constants of the graph.
@@ -186,6 +208,7 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
     return;
   }
   Recording* recording = current_recording();
+  if (facts.views && recording) allow_view(*recording, *stack);
   const size_t arity = op.schema().arguments().size();
   const auto args = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - arity, arity);
 

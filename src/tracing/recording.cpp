@@ -24,6 +24,8 @@ at::Tensor Recording::wrap(ir::ValueId value, const ops::TensorMeta& meta) {
 
 at::Tensor Recording::add_input(const at::Tensor& like, ir::Descriptor role, std::string name) {
   ops::TensorMeta meta = metadata_.meta_of(like);
+  // A backward is given tangents as plain tensors, whatever their results are.
+  if (role.role == ir::Role::Tangent) meta.conjugate = meta.negative = false;
   ir::Value& value = graph_.add_input(meta.type, std::move(role), std::move(name));
   return wrap(value.id(), meta);
 }

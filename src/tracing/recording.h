@@ -41,8 +41,7 @@ class Recording {
   void set_stand_in_of(StandInOf stand_in_of) { stand_in_of_ = std::move(stand_in_of); }
   at::Tensor stand_in(const at::Tensor& real) { return stand_in_of_(real); }
 
-  /// The real tensor that a stand-in which is a view of others' base stands for; null for any other
-  /// tensor.
+  /// The real tensor that a stand-in stands for; null for any other tensor.
   using RealOf = std::function<const at::Tensor*(const at::Tensor&)>;
   void set_real_of(RealOf real_of) { real_of_ = std::move(real_of); }
   const at::Tensor* real_of(const at::Tensor& stand_in) const { return real_of_(stand_in); }
@@ -65,6 +64,10 @@ class Recording {
   SourceLines& lines() { return lines_; }
   const SourceLines& lines() const { return lines_; }
 
+  /// An in-place op of the function is under way.
+  bool is_writing() const { return writing_; }
+  void set_writing(bool writing) { writing_ = writing; }
+
   /// Forgets every node after `last` (kNoNode: all of them). For a backward that raised half-way.
   void rewind(ir::NodeId last);
 
@@ -73,6 +76,7 @@ class Recording {
   ir::Graph graph_;
   ops::MetadataPropagator metadata_;
   ir::Phase phase_ = ir::Phase::Forward;
+  bool writing_ = false;
   StandInOf stand_in_of_;
   RealOf real_of_;
   CompareInputs compare_inputs_;

@@ -27,6 +27,11 @@ class Walk {
     for (const at::Tensor& result : results) {
       if (result.defined() && result.grad_fn()) visit(result.grad_fn().get());
     }
+    // What was written has a history that need not lead to a result.
+    for (const StandIn& stand_in : stand_ins_) {
+      if (!stand_in.tensor.is_view() && stand_in.tensor.grad_fn())
+        visit(stand_in.tensor.grad_fn().get());
+    }
     while (!pending_.empty()) {
       autograd::Node* node = pending_.back();
       pending_.pop_back();
@@ -75,11 +80,16 @@ class Walk {
   /// The real tensor, which the custom function was given, does not know what was written to its
   /// stand-in before.
   static void require_unwritten(const autograd::Node& node, const StandIn& stand_in) {
-    const auto& history = stand_in.tensor.grad_fn();
-    if (!history || history == stand_in.edge.function ||
-        history->sequence_nr() > node.sequence_nr()) {
-      return;
+    // A view renews its history when it is asked for: its number says nothing about the write.
+    const bool renewed = stand_in.tensor.is_view() && stand_in.tensor.grad_fn() &&
+                         stand_in.tensor.grad_fn() != stand_in.edge.function;
+    // Writes come first among the edges of what they write: back to the last one before the node.
+    const autograd::Node* write = stand_in.tensor.grad_fn().get();
+    while (!renewed && write && write != stand_in.edge.function.get() &&
+           write->sequence_nr() > node.sequence_nr()) {
+      write = write->num_outputs() > 0 ? write->next_edge(0).function.get() : nullptr;
     }
+    if (!write || write == stand_in.edge.function.get()) return;
     TANDEM_UNSUPPORTED("trace", "the custom autograd function ", node.name(),
                        " is given a closed-over tensor that the function has written before",
                        "\n  remedy: pass the tensor to the compiled function as an argument");

@@ -35,9 +35,14 @@ bool is_unfollowed_write(const std::string& text) {
   return text.find("only support functionalizing operators") != std::string::npos;
 }
 
-/// And when a view is written that was taken by as_strided of another view.
+/// And when a view is written that was taken by as_strided of another view, or of a tensor that
+/// requires grad and is not contiguous.
 bool is_unfollowed_view(const std::string& text) {
-  return text.find("as_strided() is non-compositional") != std::string::npos;
+  for (const char* words : {"as_strided() is non-compositional",
+                            "as_strided_scatter is currently only supported for contiguous"}) {
+    if (text.find(words) != std::string::npos) return true;
+  }
+  return false;
 }
 
 bool is_written(const StandIn& stand_in) {
@@ -84,10 +89,8 @@ Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std:
   for (StandIn& stand_in : stand_ins_) stand_in.closed_over = false;
   recording_.set_stand_in_of([this](const at::Tensor& real) { return stand_in_of(real); });
   recording_.set_real_of([this](const at::Tensor& stand_in) -> const at::Tensor* {
-    for (const Group& group : groups_) {
-      for (size_t member : group.members) {
-        if (stand_ins_[member].tensor.is_same(stand_in)) return &stand_ins_[member].real;
-      }
+    for (const StandIn& one : stand_ins_) {
+      if (one.tensor.is_same(stand_in)) return &one.real;
     }
     return nullptr;
   });
@@ -162,6 +165,7 @@ void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
     share_counter(stand_in);
   }
   stand_ins_.push_back(std::move(stand_in));
+  real_versions_.push_back(version_of(real));
 }
 
 /// Views and detached copies have one version counter together: a write to one counts for all.
@@ -269,14 +273,30 @@ bool Trace::compare_inputs(ir::ValueId a, ir::ValueId b) {
   return facts.equal;
 }
 
+/// mark_dirty() in a custom function counts a write of the tensor that it is given: of a
+/// closed-over one itself, since that is what the function has. The call shall count it, each time.
+void Trace::take_over_versions() {
+  for (size_t i = 0; i < stand_ins_.size(); ++i) {
+    const StandIn& one = stand_ins_[i];
+    const uint32_t counted = version_of(one.real) - real_versions_[i];
+    if (counted == 0 || one.duplicate_of >= 0 || one.counter_of >= 0) continue;
+    c10::VariableVersion real = one.real.unsafeGetTensorImpl()->version_counter();
+    real.set_version(real_versions_[i]);
+    c10::VariableVersion here = one.tensor.unsafeGetTensorImpl()->version_counter();
+    here.set_version(static_cast<int64_t>(here.current_version()) + counted);
+  }
+}
+
 void Trace::run(const detail::FlatFunction& function) {
   const ThreadSwitches before = ThreadSwitches::now();
   try {
     recording_.lines().set_outermost(__builtin_frame_address(0));
     results_ = function(stand_in_arguments_);
     recording_.lines().set_outermost(nullptr);  // what is recorded from here on, Tandem calls
+    take_over_versions();
   } catch (const c10::Error& error) {
     before.restore();
+    take_over_versions();
     const std::string text = error.what_without_backtrace();
     if (is_unfollowed_write(text)) {
       TANDEM_UNSUPPORTED(
@@ -299,6 +319,7 @@ void Trace::run(const detail::FlatFunction& function) {
         "\n  remedy:   read it outside the compiled function, or compute with tensor ops");
   } catch (...) {
     before.restore();
+    take_over_versions();
     throw;
   }
   if (ThreadSwitches after = ThreadSwitches::now(); after != before) {
@@ -311,7 +332,9 @@ void Trace::run(const detail::FlatFunction& function) {
     }
   }
   for (at::Tensor& result : results_.tensors) {
-    if (result.defined() && !is_traced(result)) result = stand_in_of(result);
+    if (!result.defined() || is_traced(result)) continue;
+    require_unwritten(result);
+    result = stand_in_of(result);
   }
   for (const at::Tensor& result : results_.tensors) {
     if (result.defined()) keep_history(result);
@@ -319,6 +342,22 @@ void Trace::run(const detail::FlatFunction& function) {
   redirect_edges(
       {results_.tensors.data(), results_.tensors.size()}, first_sequence_number_,
       [this](const at::Tensor& real) { stand_in_of(real); }, stand_ins_);
+}
+
+/// A view that nobody else holds was made by a custom function, of a real tensor. It does not know
+/// what was written to the stand-in before.
+void Trace::require_unwritten(const at::Tensor& result) const {
+  if (!result.is_view() || result.use_count() > 1 || !result.has_storage()) return;
+  const auto neighbours = on_storage_.find(result.storage().unsafeGetStorageImpl());
+  if (neighbours == on_storage_.end()) return;
+  for (size_t i : neighbours->second) {
+    if (!is_written(stand_ins_[i])) continue;
+    TANDEM_UNSUPPORTED("trace",
+                       "a custom autograd function returns a view of a closed-over tensor that the "
+                       "function has written before",
+                       "\n  value:  ", name_of(stand_ins_[i]),
+                       "\n  remedy: pass the tensor to the compiled function as an argument");
+  }
 }
 
 /// A view renews its grad_fn when the version of its base moves, by making the view again. Of a

@@ -99,11 +99,13 @@ class Trace {
   at::Tensor stand_in_of(const at::Tensor& real);
   void find_groups(const detail::Flat& arguments);
   void add_group(std::span<const at::Tensor> members);
+  void take_over_versions();
   size_t equal_members(const Group& group, const at::Tensor& real) const;
   void share_counter(StandIn& stand_in);
   std::optional<size_t> find_met_before(const at::Tensor& real) const;
   bool compare_inputs(ir::ValueId a, ir::ValueId b);
   void add(const at::Tensor& real, ir::Descriptor role, std::string name);
+  void require_unwritten(const at::Tensor& result) const;
   void keep_history(const at::Tensor& result) const;
   /// A line of an error: of the op that threw, else of the last one before.
   std::string where() const;
@@ -115,6 +117,7 @@ class Trace {
   std::vector<Group> groups_;
   std::unordered_map<const c10::TensorImpl*, size_t> group_of_;  // members, before their stand-ins
   const Retrace retrace_;
+  std::vector<uint32_t> real_versions_;  // of the stand-ins' real tensors, when they were met
   std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> on_storage_;  // duplicates not
   std::unordered_map<const c10::TensorImpl*, size_t> position_;
   std::vector<ir::EqualityFacts> equalities_;

@@ -32,12 +32,21 @@ bool overlaps_in_part(const at::Tensor& written, const at::Tensor& read) {
          shapes::may_overlap(ops::place_of(written), ops::place_of(read));
 }
 
-void check_overlap(const at::Tensor& written, const torch::jit::Stack& stack, size_t first) {
-  at::assert_no_internal_overlap(written);
+/// The same for an op that does not even read what it writes, element by element.
+bool overlaps(const at::Tensor& written, const at::Tensor& read) {
+  if (written.is_same(read) || overlaps_in_part(written, read)) return true;
+  return written.storage().is_alias_of(read.storage()) && is_same_view(written, read) &&
+         written.is_non_overlapping_and_dense();
+}
+
+using Overlaps = bool (*)(const at::Tensor& written, const at::Tensor& read);
+
+void check_overlap(const at::Tensor& written, const torch::jit::Stack& stack, size_t first,
+                   Overlaps overlap) {
   for (size_t i = first + 1; i < stack.size(); ++i) {
     if (!stack[i].isTensor()) continue;
     const at::Tensor& read = stack[i].toTensor();
-    TORCH_CHECK(!read.defined() || !is_traced(read) || !overlaps_in_part(written, read),
+    TORCH_CHECK(!read.defined() || !is_traced(read) || !overlap(written, read),
                 "unsupported operation: some elements of the input tensor and the written-to "
                 "tensor refer to a single memory location. Please clone() the tensor before "
                 "performing the operation.");
@@ -82,13 +91,18 @@ void check_write(const Recording& recording, const c10::OperatorHandle& op,
   if (!op.schema().name().ends_with('_') || !stack[first].isTensor()) return;
   const at::Tensor& written = stack[first].toTensor();
   if (!is_traced(written)) return;
-  if (written.is_view() && c10::GradMode::is_enabled()) {
-    if (const at::Tensor* real = recording.real_of(written))
+  if (c10::GradMode::is_enabled()) {
+    const at::Tensor* real = recording.real_of(written);
+    if (real && real->is_view())
       torch::autograd::check_inplace(*real, will_require_grad(stack, first));
   }
   check_base(written);
-  if (has_tag(op, at::Tag::pointwise) || op.schema().name() == "aten::copy_")
-    check_overlap(written, stack, first);
+  if (has_tag(op, at::Tag::pointwise) || op.schema().name() == "aten::copy_") {
+    at::assert_no_internal_overlap(written);
+    check_overlap(written, stack, first, overlaps_in_part);
+  } else if (op.schema().name() == "aten::index_put_") {
+    check_overlap(written, stack, first, overlaps);
+  }
 }
 
 }  // namespace tandem::tracing

@@ -15,8 +15,9 @@ namespace {
 constexpr size_t kDifferencesShown = 8;
 /// Long enough to tell errors apart, short enough to leave out what names nodes and addresses.
 constexpr size_t kErrorPrefix = 60;
-/// libtorch's words for a saved tensor that was written.
+/// libtorch's words for a saved tensor that was written, and for one of several views.
 constexpr const char* kModified = "has been modified by an inplace operation";
+constexpr const char* kViewModified = "another view of its base has been modified";
 
 /// `more` is by how much more than the settings say.
 bool is_close(const at::Tensor& a, const at::Tensor& b, const Settings& settings, double more = 1) {
@@ -25,11 +26,45 @@ bool is_close(const at::Tensor& a, const at::Tensor& b, const Settings& settings
   const bool is_double =
       a.scalar_type() == torch::kDouble || a.scalar_type() == torch::kComplexDouble;
   const double eps =
-      is_double ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
-  const double largest = a.numel() ? a.abs().max().item<double>() : 0.0;
-  return a.numel() == 0 ||
-         (a - b).abs().max().item<double>() <=
-             more * settings.rounding_eps * eps * std::max(largest, settings.rounding_floor);
+      std::max(settings.least_eps, is_double ? std::numeric_limits<double>::epsilon()
+                                             : std::numeric_limits<float>::epsilon());
+  if (a.numel() == 0) return true;
+  // A NaN has a sign, which says which of several came first. Infinities are equal or not.
+  if (!at::equal(a.isnan(), b.isnan())) return false;
+  const at::Tensor same = a.isnan().logical_or(a == b);
+  const at::Tensor distance = (a - b).abs().masked_fill(same, 0);
+  const double largest = a.abs().masked_fill(a.isfinite().logical_not(), 0).max().item<double>();
+  return distance.max().item<double>() <=
+         more * settings.rounding_eps * eps * std::max(largest, settings.rounding_floor);
+}
+
+bool is_zero(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.count_nonzero().item<int64_t>() == 0;
+}
+bool is_nearly_zero(const at::Tensor& tensor, const Settings& settings) {
+  return tensor.defined() && is_close(tensor, at::zeros_like(tensor), settings);
+}
+
+/// Where formulas differ, one may multiply the infinite slope of a logarithm or root by zero, and
+/// the other leave it out: a NaN of one of them proves nothing.
+bool is_close_where_numbers(const at::Tensor& a, const at::Tensor& b, const Settings& settings) {
+  if (!a.defined() || !b.defined() || a.sizes() != b.sizes()) return false;
+  const at::Tensor no_number = a.isnan().logical_or(b.isnan());
+  return is_close(a.masked_fill(no_number, 0), b.masked_fill(no_number, 0), settings);
+}
+
+bool is_of_second_order(const Record& record) { return record.what.starts_with("second gradient"); }
+
+/// A tensor that must not be written in place. Of several, eager names the one that is written
+/// first, a compiled call the first argument.
+bool refuses_write(const std::string& text) {
+  for (const char* words :
+       {"a view of a leaf Variable that requires grad is being used in an in-pl",
+        "a leaf Variable that requires grad is being used in an in-pl",
+        " is a view and is being modified inplace"}) {
+    if (text.find(words) != std::string::npos) return true;
+  }
+  return false;
 }
 
 /// Some errors begin with the name of the node that made a view: a custom function's in eager, ours
@@ -57,8 +92,12 @@ std::string difference(const Record& eager, const Record& compiled, const Settin
         return both(eager.text, compiled.text);
       }
       // Both find the write; a view of several says so in its own words.
-      if (eager.text.find("another view of its base has been modified") != std::string::npos &&
+      if (eager.text.find(kViewModified) != std::string::npos &&
           compiled.text.find(kModified) != std::string::npos) {
+        return "";
+      }
+      if (eager.what == "error of the call" && refuses_write(eager.text) &&
+          refuses_write(compiled.text)) {
         return "";
       }
       const std::string beginning = without_node(eager.text).substr(0, kErrorPrefix);
@@ -96,11 +135,18 @@ std::string difference(const Record& eager, const Record& compiled, const Settin
     case RecordKind::Gradient:
     case RecordKind::GradientSum:
     case RecordKind::HigherGradient: {
-      if (settings.zeros_may_be_undefined && compiled.text == "undefined" &&
-          eager.value.defined() && eager.value.count_nonzero().item<int64_t>() == 0) {
+      if (settings.zeros_may_be_undefined &&
+          (eager.text == "undefined" ? is_zero(compiled.value)
+                                     : compiled.text == "undefined" && is_zero(eager.value))) {
         return "";
       }
-      if (eager.text != compiled.text) return both(eager.text, compiled.text);
+      if (settings.second_zeros_may_be_undefined && is_of_second_order(eager)) {
+        if (compiled.text == "undefined" && is_nearly_zero(eager.value, settings)) return "";
+      }
+      // What depends on nothing but with derivative zero.
+      const bool flat = settings.second_zeros_may_be_undefined && eager.text == "requires grad" &&
+                        compiled.text == "defined";
+      if (eager.text != compiled.text && !flat) return both(eager.text, compiled.text);
       const auto same = testing::same_bits(eager.value, compiled.value);
       if (same) return "";
       const bool higher = eager.kind == RecordKind::HigherGradient;
@@ -111,21 +157,42 @@ std::string difference(const Record& eager, const Record& compiled, const Settin
           is_close(eager.value, compiled.value, settings, higher ? 8 : 1)) {
         return "";
       }
+      if (settings.formulas_differ && is_of_second_order(eager) &&
+          is_close_where_numbers(eager.value, compiled.value, settings)) {
+        return "";
+      }
       return eager.what + ": " + same.message();
     }
   }
   return "";
 }
 
+using Found = std::map<std::string, const Record*>;
+
+constexpr std::string_view kWhen = " after the writes";
+constexpr const char* kBackward = "backward of all results";
+
+bool is_modified(const Record& record) {
+  return record.kind == RecordKind::Error && (record.text.find(kModified) != std::string::npos ||
+                                              record.text.find(kViewModified) != std::string::npos);
+}
+
+const Record* find(const Observation& observation, std::string_view what) {
+  for (const Record& record : observation.records) {
+    if (record.what == what) return &record;
+  }
+  return nullptr;
+}
+
 /// Eager raises since a tensor that it saved was written. A compiled call that did not have to save
 /// it may answer instead, if the answer is that from before the write.
-bool answers_unharmed(const Record& error, const std::map<std::string, const Record*>& compiled,
-                      const Settings& settings) {
-  constexpr std::string_view kWhen = " after the writes";
-  if (error.kind != RecordKind::Error || error.text.find(kModified) == std::string::npos) {
-    return false;
-  }
-  const bool later = error.what.find("what came next") != std::string::npos;
+bool answers_unharmed(const Record& error, const Found& compiled, const Settings& settings) {
+  if (!is_modified(error)) return false;
+  // So may what leads, through a closed-over tensor, into an earlier call whose results were
+  // written since.
+  const bool later = error.what.find("what came next") != std::string::npos ||
+                     (settings.histories_grow && error.what.starts_with("gradient") &&
+                      !error.what.ends_with(kWhen));
   if (!later && !error.what.ends_with(kWhen)) return false;
   const std::string of =
       (later ? error.what : error.what.substr(0, error.what.size() - kWhen.size())) + " in ";
@@ -147,10 +214,7 @@ bool answers_unharmed(const Record& error, const std::map<std::string, const Rec
 
 /// The other way round: eager asks no formula, since no gradient that is wanted lies behind it.
 bool asks_in_vain(const Record& error, const Observation& eager) {
-  if (error.kind != RecordKind::Error || error.text.find(kModified) == std::string::npos) {
-    return false;
-  }
-  constexpr std::string_view kWhen = " after the writes";
+  if (!is_modified(error)) return false;
   const size_t when = error.what.find(kWhen);
   const std::string of = error.what.substr(0, when) + " in ";
   bool asked = false;
@@ -163,6 +227,41 @@ bool asks_in_vain(const Record& error, const Observation& eager) {
     asked = true;
   }
   return asked;
+}
+
+/// backward() runs formulas, too, that lead to no tensor which the caller can reach: to a leaf that
+/// the function made and dropped. In a compiled call they do not exist, and cannot raise.
+bool raises_unseen(const Observation& eager, const std::vector<std::string>& unharmed) {
+  const Record* error = find(eager, kBackward);
+  if (error == nullptr || error->text == "none") return false;
+  return std::ranges::none_of(eager.records, [&](const Record& record) {
+    return record.kind == RecordKind::Error && record.what.starts_with("gradient of ") &&
+           record.what.find("result") != std::string::npos && !record.what.ends_with(kWhen) &&
+           std::ranges::find(unharmed, record.what) == unharmed.end();
+  });
+}
+
+/// A backward that raises has reached some leaves before, in no promised order.
+void forget_what_it_reached(const Observation& eager, const Observation& compiled, Found& found) {
+  if (find(eager, kBackward) == nullptr && find(compiled, kBackward) == nullptr) return;
+  for (const Record& record : eager.records) {
+    if (!record.what.starts_with("grad() of ")) continue;
+    const auto other = found.find(record.what);
+    if (other == found.end()) continue;
+    const bool lacks_ours = other->second->text == "undefined" && find(compiled, kBackward);
+    const bool lacks_eagers = record.text == "undefined" && find(eager, kBackward);
+    if (lacks_ours || lacks_eagers) other->second = &record;
+  }
+}
+
+/// Eager meets the writes first, or an op without derivative; a compiled call raises what it would
+/// have raised before the writes.
+bool raises_as_before(const Record& error, const Record& compiled, const Observation& eager,
+                      const Settings& settings) {
+  if (!is_modified(error) || !error.what.ends_with(kWhen)) return false;
+  const Record* before = find(eager, error.what.substr(0, error.what.size() - kWhen.size()));
+  return before != nullptr && before->kind == RecordKind::Error &&
+         difference(*before, compiled, settings).empty();
 }
 
 /// A view that was renewed, as its base was written: in eager it no longer leads to an argument
@@ -185,7 +284,7 @@ std::vector<std::string> differences(const Observation& eager, const Observation
   if (compiled.touched) {
     all.push_back("the call raised, but it has changed the " + compiled.touched_what);
   }
-  std::map<std::string, const Record*> found;
+  Found found;
   for (const Record& record : compiled.records) found[record.what] = &record;
   std::vector<std::string> unharmed;
   for (const Record& record : eager.records) {
@@ -201,8 +300,11 @@ std::vector<std::string> differences(const Observation& eager, const Observation
              (when == std::string::npos || item.first.ends_with(" after the writes"));
     });
   }
+  if (!found.contains(kBackward) && raises_unseen(eager, unharmed)) unharmed.push_back(kBackward);
+  forget_what_it_reached(eager, compiled, found);
   std::vector<std::string> in_vain;
   for (const Record& record : compiled.records) {
+    if (find(eager, record.what) != nullptr) continue;  // both raise
     const bool of_all = !in_vain.empty() && record.what.starts_with("gradient of all") &&
                         record.text.find(kModified) != std::string::npos;
     if (of_all || asks_in_vain(record, eager)) in_vain.push_back(record.what);
@@ -224,10 +326,15 @@ std::vector<std::string> differences(const Observation& eager, const Observation
     });
     if (is_vain) continue;
     if (const auto other = found.find(record.what); other != found.end()) {
-      text = difference(record, *other->second, settings);
+      if (!raises_as_before(record, *other->second, eager, settings)) {
+        text = difference(record, *other->second, settings);
+      }
       found.erase(other);
     } else if (std::ranges::find(unharmed, record.what) != unharmed.end()) {
       continue;
+    } else if (settings.second_zeros_may_be_undefined && is_of_second_order(record) &&
+               (record.text == "undefined" || is_nearly_zero(record.value, settings))) {
+      continue;                           // no first gradient depends on anything
     } else if (compiled.error.empty()) {  // a call that raised shows nothing else
       text = "only eager shows " + record.what + ": " + record.text;
     }

@@ -67,6 +67,12 @@ void view_without_grad_gets_history(Session& session) {
       });
 }
 
+Settings raising_in_backward(const char* words) {
+  Settings settings;
+  settings.backward_raises = words;
+  return settings;
+}
+
 Settings refused_with(const char* words) {
   Settings settings;
   settings.refused = words;
@@ -180,6 +186,69 @@ Category fuzz_found() {
                     return {a[0] * 2};
                   },
                   refused_with("as_strided() took of another view")),
+              judged(
+                  "one of several views of what a custom function returns", leaves({{2, 2}}),
+                  [](Tensors& a) -> Tensors {
+                    return {ReturnsInput::apply(a[0]).unbind(1)[1],
+                            ReturnsInput::apply(a[0].unbind(1)[0])};
+                  },
+                  [] {
+                    Settings settings;
+                    settings.own_view_nodes = true;
+                    settings.sums_may_round = true;
+                    return settings;
+                  }()),
+              {"custom function on a closed-over tensor that is written later",
+               [](Session& session) {
+                 session.judge(closing_over([] { return torch::randn({2}).requires_grad_() * 2; },
+                                            [](const at::Tensor& closed, Tensors& a) -> Tensors {
+                                              const at::Tensor y = Product::apply(closed, a[0]);
+                                              closed.mul_(2);
+                                              return {y};
+                                            }),
+                               raising_in_backward("modified by an inplace operation"));
+               }},
+              judged("lazy conjugate as the tangent of a complex result", leaves({{3}}),
+                     [](Tensors& a) -> Tensors { return {at::complex(a[0], a[0] * 2).conj()}; }),
+              judged("result of logcumsumexp written, beside a sum with other strides",
+                     leaves({{1, 2}}),
+                     [](Tensors& a) -> Tensors {
+                       return {at::stack({a[0], a[0]}, 1), a[0].logcumsumexp(1)};
+                     }),
+              judged("tril_ of the transpose of a view", plain({{2, 2}}),
+                     [](Tensors& a) -> Tensors {
+                       const at::Tensor y = a[0].reshape({-1}).repeat({2}).slice(0, 0, 6);
+                       return {y.view({2, 3}).t().tril_(), y};
+                     }),
+              judged(
+                  "trace of a number, not used", plain({{}}),
+                  [](Tensors& a) -> Tensors {
+                    a[0].trace();
+                    return {a[0] * 2};
+                  },
+                  [] {
+                    Settings settings;
+                    settings.raises = "expected a matrix";
+                    return settings;
+                  }()),
+              judged(
+                  "formula that leads only to a leaf which the function drops", plain({{2}}),
+                  [](Tensors& a) -> Tensors {
+                    const at::Tensor y = a[0].detach().requires_grad_().exp();
+                    return {y.mul_(2)};
+                  },
+                  raising_in_backward("modified by an inplace operation")),
+              judged("transposed convolution in one dimension, transposed", leaves({{2, 2, 4}}),
+                     [](Tensors& a) -> Tensors {
+                       const at::Tensor weight = a[0].flatten().slice(0, 0, 4).view({1, 2, 2});
+                       return {at::conv_transpose1d(a[0], weight.transpose(0, 1)).transpose(1, 2)};
+                     }),
+              judged("sum with a derivative that vanishes, of other strides", leaves({{2, 2}}),
+                     [](Tensors& a) -> Tensors {
+                       const at::Tensor x = a[0].flatten().repeat({2}).slice(0, 0, 6);
+                       const at::Tensor y = x.repeat({2}).view({2, 3, 2});
+                       return {(y.abs() + 0.5).rsqrt(), x.view({2, 1, 3}).matmul(y)};
+                     }),
           }};
 }
 

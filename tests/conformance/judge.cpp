@@ -9,13 +9,17 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <thread>
 
 namespace tandem::conformance {
 namespace {
 
-/// The clean-up of the pipeline, in its order.
-constexpr const char* kPasses[] = {"remove-no-ops", "merge-duplicates", "remove-dead-nodes"};
+/// Of the pipeline, each once.
+std::set<std::string> pass_names() {
+  const auto names = pipeline::joint_passes();
+  return {names.begin(), names.end()};
+}
 
 Handle compile(const Program& program, const Options& options) {
   if (program.compile) return program.compile(options);
@@ -43,7 +47,8 @@ Call compile_without(const std::string& pass, const Program& program, const Sett
   }
   passes::PassObserver observer;
   observer.disabled.insert(pass);
-  for (const char* name : kPasses) passes::run_pass(passes::find_pass(name), joint.graph, observer);
+  for (const char* name : pipeline::joint_passes())
+    passes::run_pass(passes::find_pass(name), joint.graph, observer);
   const Boxed lowered = tandem::lower(tandem::split(joint), tandem::backend("eager"));
   return [lowered, lifted = joint.lifted](Tensors& list) {
     Tensors inputs = lifted;
@@ -71,7 +76,7 @@ class Judge {
     run_min_cut();
     // With a calling form of its own the program cannot be taken stage by stage.
     if (!eager_.compile) {
-      for (const char* pass : kPasses) run_without(pass);
+      for (const std::string& pass : pass_names()) run_without(pass);
     }
     return results_;
   }
@@ -275,7 +280,7 @@ std::vector<std::string> mode_names() {
   std::vector<std::string> names = {"in graph",     "second call", "other thread",
                                     "memory",       "epilogue",    "epilogue, second call",
                                     "higher order", "min-cut",     "min-cut, second call"};
-  for (const char* pass : kPasses) names.push_back(std::string("without ") + pass);
+  for (const std::string& pass : pass_names()) names.push_back("without " + pass);
   return names;
 }
 

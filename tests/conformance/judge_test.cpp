@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <stdexcept>
 
@@ -181,6 +182,51 @@ TEST(Judge, WantsAnErrorOfEagerToBeMeant) {
     return {};
   };
   EXPECT_SEEN(verdict(leaves({{2}}), program, program), "fault of the case: eager raises");
+}
+
+TEST(Judge, SeesAnErrorOfABackwardThatIsMissing) {
+  Settings settings;
+  settings.backward_raises = "modified by an inplace operation";
+  const std::string text = verdict(
+      leaves({{2}}), [](Tensors& a) -> Tensors { return {a[0].exp().mul_(2)}; },
+      [](Tensors& a) -> Tensors { return {a[0].exp() * 2}; }, settings);
+  EXPECT_SEEN(text, "only eager shows gradient of result 0: one of the variables needed");
+  EXPECT_SEEN(text, "only eager shows backward of all results: one of the variables needed");
+}
+
+TEST(Judge, SeesANaNWhereBitsAreNotCompared) {
+  Settings settings;
+  settings.values_may_round = true;
+  const std::string text = verdict(
+      plain({{2}}), [](Tensors& a) -> Tensors { return {a[0] * 2}; },
+      [](Tensors& a) -> Tensors { return {a[0] * std::nan("")}; }, settings);
+  EXPECT_SEEN(text, "data of result 0: data differs");
+}
+
+/// Its gradient is right, and depends on nothing.
+struct Flat : torch::autograd::Function<Flat> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, at::Tensor x) {
+    context->save_for_backward({x});
+    return x * x;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list grads) {
+    return {grads[0] * (context->get_saved_variables()[0].detach() * 2)};
+  }
+};
+
+TEST(Judge, SeesASecondGradientThatIsUndefinedAndNotZero) {
+  Settings settings;
+  settings.second_order = settings.second_zeros_may_be_undefined = true;
+  const auto said = [&](double curvature) {
+    return verdict(
+        leaves({{2}}),
+        [=](Tensors& a) -> Tensors { return {Flat::apply(a[0]) + curvature * (a[0] * a[0])}; },
+        [=](Tensors& a) -> Tensors { return {Flat::apply(a[0]) + curvature * Flat::apply(a[0])}; },
+        settings);
+  };
+  EXPECT_SEEN(said(1), "second gradient of result 0 in leaf 0: eager defined, compiled undefined");
+  EXPECT_EQ(said(0).find("second gradient"), std::string::npos);
 }
 
 TEST(Judge, SeesAnInputThatIsKept) {

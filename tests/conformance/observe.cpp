@@ -361,6 +361,7 @@ class Observer {
                                         : "defined",
              data_of(first[i])});
         if (!first[i].defined() || !first[i].requires_grad()) continue;
+        torch::manual_seed(20 + i);  // the same, whichever of the others has none
         again.push_back(first[i]);
         second_tangents.push_back(
             torch::randn(first[i].sizes(), first[i].options().requires_grad(false)));

@@ -53,10 +53,19 @@ struct Settings {
   bool sums_may_round = false;
   /// Data may differ, too: in-place ops on memory with gaps.
   bool values_may_round = false;
-  /// A gradient that is zero in eager may be undefined: its formula looks at no tangent.
+  /// A gradient that is zero may be undefined in the other: its formula looks at no tangent.
   bool zeros_may_be_undefined = false;
+  /// The same of gradients of gradients: a formula of a trace does not depend on what eager's
+  /// depends on with derivative zero.
+  bool second_zeros_may_be_undefined = false;
+  /// Autograd takes another formula in a trace: of gradients of gradients, either may be NaN.
+  bool formulas_differ = false;
   /// What counts as rounding: so many eps of the largest value, or of `rounding_floor` if larger.
   double rounding_eps = 8, rounding_floor = 0;
+  /// The eps of the coarsest dtype that the program computes in, where that is not the result's.
+  double least_eps = 0;
+  /// Closed-over tensors have the history of earlier calls, whose results were written since.
+  bool histories_grow = false;
   /// Results that are views have a node of ours, not that of a view op.
   bool own_view_nodes = false;
   /// Words of our UnsupportedError for a program that eager runs; empty: it must run.

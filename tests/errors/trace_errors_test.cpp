@@ -182,7 +182,8 @@ TEST(TraceErrors, ViewsOfAHiddenLeaf) {
     T y = (line = HERE, x * 2).requires_grad_();
     return std::pair{y.view(-1), y.t()};
   });
-  EXPECT_EQ(error_text<UnsupportedError>([&] { f(torch::ones({2, 2})); }),
+  const std::string text = error_text<UnsupportedError>([&] { f(torch::ones({2, 2})); });
+  EXPECT_EQ(text,
             "signature: output 0 is a view of a tensor that the function made a leaf, or parted "
             "from other results by detach(), and does not return\n"
             "  at:     " +
@@ -199,7 +200,9 @@ TEST(TraceErrors, OneMemoryWrittenInSeveralDtypes) {
     return y.clone();
   });
   const T z = torch::zeros({2}, torch::kComplexFloat);
-  EXPECT_EQ(error_text<UnsupportedError>([&] { f(z, torch::view_as_real(z)); }),
+  const std::string text =
+      error_text<UnsupportedError>([&] { f(z, torch::view_as_real(z)); });  // sets `line`
+  EXPECT_EQ(text,
             "signature: argument 0 is written and shares memory with argument 1\n"
             "  at:     " +
                 line +

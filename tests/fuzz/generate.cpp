@@ -34,6 +34,10 @@ bool changes_host_tensor(const Op& op) {
   return op.name == "requires_grad_" || op.name == "custom.marks_dirty";
 }
 
+/// Expressions that ask a tensor for its sizes: a closed-over one is asked itself, and does not
+/// know that the function has transposed its stand-in.
+bool reads_sizes(const Op& op) { return op.text.find("x.size(") != std::string_view::npos; }
+
 /// Ops by what they exercise: a program draws a weight for each kind, so that some programs are
 /// nearly all views and writes, others nearly all layers.
 enum Kind : size_t { Pointwise, Reduction, Layer, Draw, View, Copy, Write, Autograd, kKinds };
@@ -69,6 +73,8 @@ bool is_tame(const at::Tensor& tensor) {
   const at::Tensor largest = tensor.detach().abs().max();
   return largest.item<double>() <= kLargestValue;  // false for NaN, too
 }
+
+const void* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
 
 bool has_gaps(const at::Tensor& tensor) { return !tensor.is_non_overlapping_and_dense(); }
 
@@ -196,11 +202,20 @@ class Generator {
     const size_t variables = live.size();
     const Op& op = *statement.op;
     const bool writes = op.has(kInPlace);
-    if (writes && !statement.operands.empty() &&
-        !may_write(op, chooser.value(statement.operands[0]))) {
-      return false;
+    if (writes && !statement.operands.empty()) {
+      const size_t written = op.pattern == patterns::write_list ? statement.operands.size() : 1;
+      for (size_t index = 0; index < written; ++index) {
+        if (!may_write(chooser.value(statement.operands[index]))) return false;
+      }
     }
     if (!is_promised(op, chooser, statement)) return false;
+    if (op.has(kCustom) && is_given_stale_tensor(chooser, statement)) return false;
+    // What kron() and folded products return is a view inside: its aliases count by themselves.
+    if (op.name == "leaf.view" && is_unsafe_view(chooser.value(statement.operands[0])))
+      return false;
+    // A call without grad mode makes its views without it.
+    if (op.has(kView) && in_enable_grad_ && lacks_grad_mode()) return false;
+    if (reads_sizes(op) && chooser.is_closed_over(statement.operands[0])) return false;
     if (changes_host_tensor(op) && chooser.is_closed_over(statement.operands[0])) return false;
     if (op.name == "requires_grad_" && has_relatives(chooser, statement.operands[0])) return false;
     // What a custom function returns of a leaf made inside has another base.
@@ -257,18 +272,36 @@ class Generator {
     }
     const bool draws = statement.on_drawn || statement.op->has(kRandom);
     const std::string_view name = statement.op->name;
-    bool expands = name.starts_with("expand") || name == "meshgrid" || name == "broadcast_tensors";
-    for (int operand : statement.operands) {
-      expands = expands || (statement.op->has(kView) &&
-                            expanded_.contains(chooser.value(operand).unsafeGetTensorImpl()));
-    }
+    const bool expands =
+        name.starts_with("expand") || name == "meshgrid" || name == "broadcast_tensors";
     for (int result : statement.results) {
       const at::Tensor& tensor = chooser.value(result);
       if (!tensor.defined()) continue;
       statement.requires_grad = statement.requires_grad || tensor.requires_grad();
       if (draws) drawn_.insert(tensor.unsafeGetTensorImpl());
-      if (expands) expanded_.insert(tensor.unsafeGetTensorImpl());
+      if (expands && tensor.has_storage()) expanded_.insert(storage_of(tensor));
+      if (name == "empty_filled" || name == "tensor") host_made_.insert(storage_of(tensor));
     }
+  }
+
+  /// A custom function is handed a closed-over tensor itself, or what torch::empty() gave, which
+  /// does not know that the function has given it a history.
+  bool is_given_stale_tensor(const Chooser& chooser, const Statement& statement) const {
+    for (int operand : statement.operands) {
+      const at::Tensor& tensor = chooser.value(operand);
+      const bool real = chooser.is_closed_over(operand) || host_made_.contains(storage_of(tensor));
+      if (real && tensor.grad_fn() && tensor._version() > 0) return true;
+    }
+    return false;
+  }
+
+  static bool is_unsafe_view(const at::Tensor& tensor) {
+    return tensor.grad_fn() && tensor.grad_fn()->name().starts_with("UnsafeView");
+  }
+
+  /// Of the calls of this program, at least one.
+  bool lacks_grad_mode() const {
+    return program_.around != Around::Nothing || program_.variation == Variation::NoGrad;
   }
 
   /// Flags of arguments, and of tensors that have views, are not followed.
@@ -306,10 +339,10 @@ class Generator {
 
   /// Memory with gaps and ops whose bits depend on the layout do not go together, unless bits are
   /// not compared.
-  bool may_write(const Op&, const at::Tensor& x) {
+  bool may_write(const at::Tensor& x) {
     if (program_.rounds) return true;
     // A write through expand() is a difference added to what it shows.
-    if (expanded_.contains(x.unsafeGetTensorImpl())) return false;
+    if (x.is_view() && x.has_storage() && expanded_.contains(storage_of(x))) return false;
     if (!has_gaps(x) && !x.is_view()) return true;
     if (seen_rounding_) return false;
     seen_gaps_ = true;
@@ -322,6 +355,12 @@ class Generator {
       seen_rounding_ = true;
     }
     return true;
+  }
+
+  /// In a trace its gradient is made of singular values, and wrong where two of them are equal.
+  bool differentiates_det_twice(const Op& op) const {
+    if (op.name == "det") return program_.second_order || seen_inner_grad_;
+    return op.has(kInnerGrad) && seen_det_;
   }
 
   const Op* draw_op() {
@@ -347,7 +386,7 @@ class Generator {
         chooser.live.resize(variables);
       };
       if (is_excluded(*statement.op, program_.around) || !may_use(*statement.op) ||
-          !statement.op->pattern(chooser, statement)) {
+          differentiates_det_twice(*statement.op) || !statement.op->pattern(chooser, statement)) {
         forget();
         continue;
       }
@@ -355,6 +394,8 @@ class Generator {
         forget();
         continue;
       }
+      seen_det_ = seen_det_ || statement.op->name == "det";
+      seen_inner_grad_ = seen_inner_grad_ || statement.op->has(kInnerGrad);
       statements.insert(statements.end(), chooser.before.begin(), chooser.before.end());
       // A loop is only one if variables are assigned again.
       if (in_loop_ && statement.results.size() == 1 && random_.percent(60)) {
@@ -414,7 +455,9 @@ class Generator {
       }
       case StatementKind::EnableGrad: {
         const at::AutoGradMode mode(true);
+        const bool before = std::exchange(in_enable_grad_, true);
         block(chooser, statement.body, size, depth + 1);
+        in_enable_grad_ = before;
         break;
       }
       case StatementKind::Inference: {
@@ -471,7 +514,14 @@ class Generator {
       live.push_back(chooser.value(*some));
     }
     Function function;
-    const std::set<int> closed_over = std::exchange(closed_over_, {});
+    // What is closed over outside is so inside, whatever it is called there.
+    std::set<int> closed_inside;
+    for (size_t index = 0; index < statement.operands.size(); ++index) {
+      if (chooser.is_closed_over(statement.operands[index])) {
+        closed_inside.insert(static_cast<int>(index));
+      }
+    }
+    const std::set<int> closed_over = std::exchange(closed_over_, closed_inside);
     fill(function, live, size);
     closed_over_ = closed_over;
     if (raised_) throw Wild{};
@@ -564,10 +614,13 @@ class Generator {
   at::ScalarType dtype_ = at::kDouble;
   at::Generator generator_ = at::detail::createCPUGenerator(1);
   std::set<int> closed_over_{};
-  std::set<const void*> drawn_{};     // tensors that come from a draw
-  std::set<const void*> expanded_{};  // tensors that expand() made, and views of them
+  std::set<const void*> drawn_{};      // tensors that come from a draw
+  std::set<const void*> host_made_{};  // storages of what torch::empty() and tensor() made
+  std::set<const void*> expanded_{};   // storages of which expand() has made a view
   bool may_raise_ = false, raised_ = false, in_loop_ = false;
+  bool in_enable_grad_ = false;
   bool seen_gaps_ = false, seen_rounding_ = false;
+  bool seen_det_ = false, seen_inner_grad_ = false;
 };
 
 }  // namespace

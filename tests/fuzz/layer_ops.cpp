@@ -74,7 +74,7 @@ std::vector<Op> layer_ops() {
       OP("matrix_exp", square, kRounds | kOtherFormula, at::matrix_exp(x.clamp(-1, 1))),
       OP("inverse", square, kRounds,
          at::inverse(x.clamp(-1, 1) + 3 * at::eye(2, x.options().requires_grad(false)))),
-      OP("det", square, kRounds,
+      OP("det", square, kRounds | kOtherFormula,
          at::det(x.clamp(-1, 1) + 3 * at::eye(2, x.options().requires_grad(false)))),
       OP("cholesky", square, kRounds,
          at::linalg_cholesky(x.clamp(-1, 1).mm(x.clamp(-1, 1).t()) +

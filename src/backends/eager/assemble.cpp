@@ -4,6 +4,8 @@
 #include "ops/op_table.h"
 #include "tandem/ir/type.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -113,6 +115,9 @@ class Assembler {
                                 : Source{Source::Kind::Slot, false, instruction.results.back()});
     }
     if (can_reuse_operand(graph, node)) instruction.inplace = matching_inplace(node.op());
+    if (node.op().schema().name() == "aten::view" && node.op().schema().overload_name().empty()) {
+      instruction.reshape = c10::Dispatcher::singleton().findSchemaOrThrow("aten::reshape", "");
+    }
     program_.stack_size = std::max(program_.stack_size, instruction.arguments.size() + 1);
     program_.instructions.push_back(std::move(instruction));
     return results;

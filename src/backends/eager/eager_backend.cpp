@@ -92,7 +92,11 @@ class Frame {
     // owner.
     const bool overwrite =
         instruction.inplace.has_value() && may_overwrite(stack_.front().toTensor());
-    (overwrite ? *instruction.inplace : instruction.op).callBoxed(stack_);
+    const bool copy = instruction.reshape.has_value() && !stack_.front().toTensor().is_contiguous();
+    (overwrite ? *instruction.inplace
+     : copy    ? *instruction.reshape
+               : instruction.op)
+        .callBoxed(stack_);
     pop_results(instruction);
   }
 

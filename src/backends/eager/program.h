@@ -34,6 +34,9 @@ struct Instruction {
   /// Writes the result over operand 0: same bits, one allocation less. Used when `may_overwrite`
   /// allows it.
   std::optional<c10::OperatorHandle> inplace{};
+  /// `reshape` in place of a `view`, for an operand with gaps. Zero tensors, which formulas make of
+  /// derivatives that vanish, leave a sum with other strides than the types say.
+  std::optional<c10::OperatorHandle> reshape{};
   std::vector<Argument> arguments{};
   ir::ResultShape shape{};         // per return of the schema: kSingle or the length of a list
   std::vector<int32_t> results{};  // flat: slot, or kDropped if nobody reads it

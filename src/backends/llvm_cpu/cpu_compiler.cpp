@@ -3,6 +3,7 @@
 #include "backends/llvm_cpu/loader.h"
 #include "backends/llvm_cpu/object_code.h"
 #include "backends/llvm_cpu/schedule.h"
+#include "backends/llvm_cpu/split_reduction.h"
 #include "base/error.h"
 
 #include <ATen/Parallel.h>
@@ -46,36 +47,69 @@ class ThreadScratch {
   int64_t size_ = 0;
 };
 
-class CpuKernel final : public CompiledKernel {
- public:
-  CpuKernel(Schedule schedule, const ObjectCode& object)
-      : schedule_(std::move(schedule)), symbol_(object.symbol), loaded_(load(object)) {}
+/// One generated function and how it is called.
+struct Stage {
+  Schedule schedule;
+  std::string symbol;
+  std::unique_ptr<LoadedKernel> loaded;
 
-  bool run(std::span<void* const> buffers) const override {
+  bool run(void* const* buffers) const {
     std::atomic<int32_t> failed{0};
     const auto part = [&](int64_t begin, int64_t end) {
       static thread_local ThreadScratch scratch;
-      char* memory = schedule_.scratch_bytes ? scratch.at_least(schedule_.scratch_bytes) : nullptr;
-      if (loaded_->function()(buffers.data(), begin, end, memory) != 0) failed.store(1);
+      char* memory = schedule.scratch_bytes ? scratch.at_least(schedule.scratch_bytes) : nullptr;
+      if (loaded->function()(buffers, begin, end, memory) != 0) failed.store(1);
     };
     // A range that one thread would take anyway is not worth asking the pool.
-    if (schedule_.units <= schedule_.grain) {
-      part(0, schedule_.units);
+    if (schedule.units <= schedule.grain) {
+      part(0, schedule.units);
     } else {
-      at::parallel_for(0, schedule_.units, schedule_.grain, part);
+      at::parallel_for(0, schedule.units, schedule.grain, part);
     }
     return failed.load() == 0;
   }
+};
+
+class CpuKernel final : public CompiledKernel {
+ public:
+  /// A kernel in one stage, or in two that share `partial_bytes` of memory for each buffer between
+  /// them.
+  CpuKernel(std::vector<Stage> stages, std::vector<int64_t> partial_bytes)
+      : stages_(std::move(stages)), partial_bytes_(std::move(partial_bytes)) {
+    for (int64_t& bytes : partial_bytes_) {
+      bytes = (bytes + 63) / 64 * 64;
+      between_bytes_ += bytes;
+    }
+  }
+
+  bool run(std::span<void* const> buffers) const override {
+    if (stages_.size() == 1) return stages_[0].run(buffers.data());
+    static thread_local ThreadScratch between;
+    char* memory = between.at_least(between_bytes_);
+    std::vector<void*> all(buffers.begin(), buffers.end());
+    for (int64_t bytes : partial_bytes_) {
+      all.push_back(memory);
+      memory += bytes;
+    }
+    bool good = true;
+    for (const Stage& stage : stages_) good = stage.run(all.data()) && good;
+    return good;
+  }
 
   std::vector<Listing> listings() const override {
-    KernelText text = CodeGenerator(schedule_.set).text(schedule_, symbol_);
-    return {{"ll", std::move(text.llvm_ir)}, {"s", std::move(text.assembly)}};
+    Listing code{"ll", {}}, assembly{"s", {}};
+    for (const Stage& stage : stages_) {
+      KernelText text = CodeGenerator(stage.schedule.set).text(stage.schedule, stage.symbol);
+      code.text += text.llvm_ir;
+      assembly.text += text.assembly;
+    }
+    return {std::move(code), std::move(assembly)};
   }
 
  private:
-  Schedule schedule_;
-  std::string symbol_;
-  std::unique_ptr<LoadedKernel> loaded_;
+  std::vector<Stage> stages_;
+  std::vector<int64_t> partial_bytes_;
+  int64_t between_bytes_ = 0;
 };
 
 /// Kernels that somebody holds, by structure and instruction set.
@@ -143,12 +177,26 @@ class CpuCompiler final : public KernelCompiler {
  private:
   static std::string_view name_of(InstructionSet set) { return llvm_cpu::name(set); }
 
-  static Result compile_one(CodeGenerator& generator, const Kernel& kernel, InstructionSet set) {
+  static Stage make_stage(CodeGenerator& generator, const Kernel& kernel, InstructionSet set) {
     static std::atomic<uint64_t> number{0};
-    Schedule plan = schedule(kernel, set);
-    const std::string symbol = base::str("tandem_kernel_", number++);
-    const ObjectCode object = generator.object(plan, symbol);
-    return {std::make_shared<CpuKernel>(std::move(plan), object)};
+    Stage stage{schedule(kernel, set), base::str("tandem_kernel_", number++), nullptr};
+    stage.loaded = load(generator.object(stage.schedule, stage.symbol));
+    return stage;
+  }
+
+  static Result compile_one(CodeGenerator& generator, const Kernel& kernel, InstructionSet set) {
+    std::vector<Stage> stages;
+    std::vector<int64_t> partial_bytes;
+    if (const auto split = split_reduction(merge_dims(kernel))) {
+      stages.push_back(make_stage(generator, split->partial, set));
+      stages.push_back(make_stage(generator, split->total, set));
+      const auto& buffers = split->partial.buffers;
+      for (size_t i = kernel.buffers.size(); i < buffers.size(); ++i)
+        partial_bytes.push_back(buffers[i].elements * element_bytes(buffers[i].dtype));
+    } else {
+      stages.push_back(make_stage(generator, kernel, set));
+    }
+    return {std::make_shared<CpuKernel>(std::move(stages), std::move(partial_bytes))};
   }
 
   std::optional<InstructionSet> set_;

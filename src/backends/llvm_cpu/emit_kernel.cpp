@@ -7,6 +7,7 @@
 #include <llvm/IR/Function.h>
 #include <llvm/IR/Intrinsics.h>
 
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <utility>
@@ -57,6 +58,10 @@ class KernelEmitter {
   void vectors(Value* from, Value* to, const std::function<void()>& body);
   void over_dims(std::vector<size_t> dims, const std::function<void()>& body);
   void emit_unit(Value* unit);
+  void emit_chunk(Value* chunk);
+  using Walk = std::function<void(const std::function<void()>& body)>;
+  void emit_blocked(const Walk& walk);
+  void emit_before(size_t phase);
   void emit_phases();
   void emit_inner(const Phase& phase);
   void emit_lines(const Phase& phase);
@@ -64,6 +69,8 @@ class KernelEmitter {
   // ---- lines ----
   void emit_line(size_t at);
   void emit_load(size_t at);
+  Value* load_each_lane(Type* type, Value* place, Value* offsets, llvm::Align align);
+  void prefetch(const Access& access, int vector);
   void emit_store(const Instruction& line);
   void emit_check(size_t at);
   Value* address(const Access& access, int vector, Value* indirect);
@@ -91,10 +98,23 @@ class KernelEmitter {
 
   // ---- reductions ----
   Value* entry_slot(Type* type);
+  // In a block of rows floats are precise enough; it is the sum of all blocks that is wide.
   bool is_wide(const Instruction& line) const {
+    return plan_.row_block == 0 && has_wide_total(line);
+  }
+  bool has_wide_total(const Instruction& line) const {
     return plan_.wide_sums && line.op == LoopOp::ReduceSum && line.dtype == ScalarType::Float;
   }
   Value* identity(const Instruction& line, Type* type);
+  // Results of a blocked walk so far, one per column of the chunk.
+  struct Totals {
+    Value *elements, *indices;
+    Type* type;  // of the elements
+  };
+  Totals totals(size_t at, int vector);
+  void write_totals(size_t at);
+  void add_to_totals(size_t at);
+  void read_totals(size_t at);
   void begin_reduction(size_t at);
   void accumulate(size_t at);
   void finish_reduction(size_t at);
@@ -120,8 +140,10 @@ class KernelEmitter {
   Value* mask_ = nullptr;  // lanes that exist; null: all
   int side_by_side_ = 1;
   bool inside_inner_ = false;
-  Value* failed_ = nullptr;  // i32 in memory
-  Value* zeros_ = nullptr;   // memory that is read in place of what a mask forbids
+  Value* column_ = nullptr;            // of a blocked walk: within its chunk
+  std::vector<Value*> totals_memory_;  // by line; null: not a reduction
+  Value* failed_ = nullptr;            // i32 in memory
+  Value* zeros_ = nullptr;             // memory that is read in place of what a mask forbids
 };
 
 // ---- loops
@@ -222,36 +244,107 @@ void KernelEmitter::emit_unit(Value* unit) {
   };
   const bool chunked = plan_.vector_dim != kNone && plan_.vector_is_kept;
   if (chunked) chunk = plan_.chunks == 1 ? b_.getInt64(0) : split_off(plan_.chunks);
-  int32_t outermost = kNone;
-  for (int32_t dim = 0; dim < kernel_.kept; ++dim)
-    if (dim != plan_.vector_dim && outermost == kNone) outermost = dim;
   for (int32_t dim = kernel_.kept; dim-- > 0;) {
-    if (dim == plan_.vector_dim) continue;
-    index_[static_cast<size_t>(dim)] =
-        dim == outermost ? rest : split_off(kernel_.dims[static_cast<size_t>(dim)].extent);
+    if (dim == plan_.vector_dim || dim == plan_.tile_dim) continue;
+    index_[static_cast<size_t>(dim)] = split_off(kernel_.dims[static_cast<size_t>(dim)].extent);
   }
   if (!chunked) return emit_phases();
+  if (plan_.tile_dim == kNone) return emit_chunk(chunk);
 
-  const int64_t extent = kernel_.dims[static_cast<size_t>(plan_.vector_dim)].extent;
+  const auto tiled = static_cast<size_t>(plan_.tile_dim);
+  Value* first = b_.CreateNSWMul(rest, b_.getInt64(static_cast<uint64_t>(plan_.tile)));
+  Value* last = b_.CreateNSWAdd(first, b_.getInt64(static_cast<uint64_t>(plan_.tile)));
+  Value* limit = b_.getInt64(static_cast<uint64_t>(kernel_.dims[tiled].extent));
+  last = b_.CreateSelect(b_.CreateICmpSLT(last, limit), last, limit);
+  loop(first, last, 1, [&](Value* index) {
+    index_[tiled] = index;
+    emit_chunk(chunk);
+  });
+}
+
+void KernelEmitter::emit_chunk(Value* chunk) {
+  const auto along = static_cast<size_t>(plan_.vector_dim);
+  const int64_t extent = kernel_.dims[along].extent;
+  // Relative to its chunk a walk has a length that is often constant: then no tail is generated.
   Value* size = b_.getInt64(static_cast<uint64_t>(plan_.chunk));
-  Value* from = b_.CreateNSWMul(chunk, size);
-  Value* to = b_.CreateNSWAdd(from, size);
-  Value* limit = b_.getInt64(static_cast<uint64_t>(extent));
-  if (plan_.chunks == 1) {
-    to = limit;
-  } else if (extent % plan_.chunk != 0) {
-    to = b_.CreateSelect(b_.CreateICmpSLT(to, limit), to, limit);
-  } else {
-    // Whole chunks only: relative to its chunk the length is a constant, so no tail is generated.
-    Value* base = from;
-    vectors(b_.getInt64(0), size, [&] {
-      Value*& index = index_[static_cast<size_t>(plan_.vector_dim)];
-      index = b_.CreateNSWAdd(base, index);
-      emit_phases();
-    });
-    return;
+  Value* base = b_.CreateNSWMul(chunk, size);
+  Value* length = size;
+  if (extent % plan_.chunk != 0) {
+    Value* rest = b_.CreateNSWSub(b_.getInt64(static_cast<uint64_t>(extent)), base);
+    length = b_.CreateSelect(b_.CreateICmpSLT(rest, size), rest, size);
   }
-  vectors(from, to, [&] { emit_phases(); });
+  const Walk walk = [&, base, length](const std::function<void()>& body) {
+    vectors(b_.getInt64(0), length, [&] {
+      column_ = index_[along];
+      index_[along] = b_.CreateNSWAdd(base, column_);
+      body();
+    });
+  };
+  if (plan_.row_block > 0) return emit_blocked(walk);
+  walk([&] { emit_phases(); });
+}
+
+/// Each phase walks all columns of the chunk before the next begins. What happens once per column
+/// is computed anew where it is read; reductions are read from where the blocks left them.
+void KernelEmitter::emit_blocked(const Walk& walk) {
+  const auto innermost = kernel_.dims.size() - 1;
+  Value* rows = b_.getInt64(static_cast<uint64_t>(kernel_.dims[innermost].extent));
+  for (size_t p = 0; p < kernel_.phases.size(); ++p) {
+    const Phase& phase = kernel_.phases[p];
+    if (!phase.inner) {
+      walk([&] {
+        emit_before(p);
+        emit_lines(phase);
+      });
+      continue;
+    }
+    std::vector<size_t> reductions;
+    for (int32_t at = phase.begin; at < phase.end; ++at)
+      if (llvm_common::is_reduction(kernel_.body[static_cast<size_t>(at)].op))
+        reductions.push_back(static_cast<size_t>(at));
+    if (!reductions.empty()) {
+      walk([&] {
+        accumulators_.assign(kernel_.body.size(), {});
+        for (size_t at : reductions) {
+          begin_reduction(at);
+          write_totals(at);
+        }
+      });
+    }
+    std::vector<size_t> outer_dims;
+    for (auto dim = static_cast<size_t>(kernel_.kept); dim < innermost; ++dim)
+      outer_dims.push_back(dim);
+    over_dims(outer_dims, [&] {
+      loop(b_.getInt64(0), rows, plan_.row_block, [&](Value* first) {
+        Value* last = b_.CreateNSWAdd(first, b_.getInt64(static_cast<uint64_t>(plan_.row_block)));
+        last = b_.CreateSelect(b_.CreateICmpSLT(last, rows), last, rows);
+        walk([&] {
+          emit_before(p);
+          accumulators_.assign(kernel_.body.size(), {});
+          for (size_t at : reductions) begin_reduction(at);
+          inside_inner_ = true;
+          loop(first, last, 1, [&](Value* row) {
+            index_[innermost] = row;
+            emit_lines(phase);
+          });
+          inside_inner_ = false;
+          for (size_t at : reductions) add_to_totals(at);
+        });
+      });
+    });
+  }
+}
+
+/// The values that phase `p` may read from the phases before it.
+void KernelEmitter::emit_before(size_t p) {
+  for (size_t q = 0; q < p; ++q) {
+    const Phase& phase = kernel_.phases[q];
+    for (int32_t at = phase.begin; at < phase.end; ++at) {
+      const Instruction& line = kernel_.body[static_cast<size_t>(at)];
+      if (!phase.inner && line.op != LoopOp::Store) emit_line(static_cast<size_t>(at));
+      if (phase.inner && llvm_common::is_reduction(line.op)) read_totals(static_cast<size_t>(at));
+    }
+  }
 }
 
 void KernelEmitter::emit_phases() {
@@ -305,6 +398,14 @@ void KernelEmitter::emit(std::vector<Value*> buffers, Value* begin, Value* end, 
   zeros_ = b_.CreateAlloca(b_.getInt64Ty());
   b_.CreateStore(b_.getInt64(0), zeros_);
   int64_t offset = 0;
+  totals_memory_.resize(kernel_.body.size());
+  for (size_t at = 0; plan_.row_block > 0 && at < kernel_.body.size(); ++at) {
+    const LoopOp op = kernel_.body[at].op;
+    if (!llvm_common::is_reduction(op)) continue;
+    totals_memory_[at] =
+        b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), scratch, static_cast<uint64_t>(offset));
+    offset += plan_.totals_bytes * (is_arg(op) ? 2 : 1);
+  }
   for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
     const Buffer& buffer = kernel_.buffers[i];
     if (buffer.role != BufferRole::Scratch) continue;
@@ -417,6 +518,19 @@ Value* KernelEmitter::address(const Access& access, int vector, Value* indirect)
   return place;
 }
 
+/// One load a lane: on several CPUs faster than the instruction that gathers.
+Value* KernelEmitter::load_each_lane(Type* type, Value* place, Value* offsets, llvm::Align align) {
+  Value* result = llvm::PoisonValue::get(type);
+  for (int lane = 0; lane < plan_.lanes; ++lane) {
+    Value* offset = b_.CreateExtractElement(offsets, static_cast<uint64_t>(lane));
+    Value* there = b_.CreateInBoundsGEP(type->getScalarType(), place, offset);
+    result =
+        b_.CreateInsertElement(result, b_.CreateAlignedLoad(type->getScalarType(), there, align),
+                               static_cast<uint64_t>(lane));
+  }
+  return result;
+}
+
 void KernelEmitter::emit_load(size_t at) {
   const Instruction& line = kernel_.body[at];
   const Access& access = kernel_.accesses[static_cast<size_t>(line.slot)];
@@ -447,6 +561,7 @@ void KernelEmitter::emit_load(size_t at) {
       Value* wanted = operand(line.b, vector, true);
       mask = mask ? b_.CreateAnd(mask, wanted) : wanted;
     }
+    if (inside_inner_ && plan_.prefetch_rows > 0) prefetch(access, vector);
     Type* loaded = vector_type(type);
     Value* none = llvm::Constant::getNullValue(loaded);
     Value* result = nullptr;
@@ -463,12 +578,24 @@ void KernelEmitter::emit_load(size_t at) {
         Value* factor = splat(b_.getInt64(static_cast<uint64_t>(access.indirect_stride)));
         offsets = b_.CreateAdd(offsets, b_.CreateMul(rows, factor));
       }
-      Value* places = b_.CreateInBoundsGEP(type, place, offsets);
-      Value* all = llvm::Constant::getAllOnesValue(vector_type(b_.getInt1Ty()));
-      result = b_.CreateMaskedGather(loaded, places, align, mask ? mask : all, none);
+      result = mask ? static_cast<Value*>(b_.CreateMaskedGather(
+                          loaded, b_.CreateInBoundsGEP(type, place, offsets), align, mask, none))
+                    : load_each_lane(loaded, place, offsets, align);
     }
     value.push_back(ops_.widen(result, buffer.dtype));
   }
+}
+
+/// Asks for what a later row of a column walk will read here; beyond the end that does no harm.
+void KernelEmitter::prefetch(const Access& access, int vector) {
+  if (buffer_of(access).role == BufferRole::Scratch) return;
+  const size_t innermost = kernel_.dims.size() - 1;
+  const int64_t bytes = access.strides[innermost] * element_bytes(buffer_of(access).dtype);
+  if (std::abs(bytes) < 1024) return;
+  Value* place = b_.CreateConstGEP1_64(b_.getInt8Ty(), address(access, vector, nullptr),
+                                       static_cast<uint64_t>(bytes * plan_.prefetch_rows));
+  b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {place->getType()},
+                     {place, b_.getInt32(0), b_.getInt32(3), b_.getInt32(1)});
 }
 
 void KernelEmitter::emit_store(const Instruction& line) {
@@ -499,9 +626,17 @@ void KernelEmitter::emit_store(const Instruction& line) {
       }
       continue;
     }
-    Value* places = b_.CreateInBoundsGEP(type, place, lane_offsets(stride));
-    Value* all = llvm::Constant::getAllOnesValue(vector_type(b_.getInt1Ty()));
-    b_.CreateMaskedScatter(value, places, align, mask_ ? mask_ : all);
+    if (mask_) {
+      Value* places = b_.CreateInBoundsGEP(type, place, lane_offsets(stride));
+      b_.CreateMaskedScatter(value, places, align, mask_);
+      continue;
+    }
+    for (int lane = 0; lane < plan_.lanes; ++lane) {
+      Value* there =
+          b_.CreateConstInBoundsGEP1_64(type, place, static_cast<uint64_t>(lane * stride));
+      b_.CreateAlignedStore(b_.CreateExtractElement(value, static_cast<uint64_t>(lane)), there,
+                            align);
+    }
   }
 }
 
@@ -645,6 +780,86 @@ void KernelEmitter::accumulate(size_t at) {
     Value* next = combine(line, old, x);
     if (mask) next = b_.CreateSelect(mask, next, old);
     b_.CreateStore(next, slot);
+  }
+}
+
+KernelEmitter::Totals KernelEmitter::totals(size_t at, int vector) {
+  const Instruction& line = kernel_.body[at];
+  Type* scalar = has_wide_total(line) ? b_.getDoubleTy() : type_of(accumulated(line));
+  // Lanes of i1 have no place of their own in memory.
+  if (scalar->isIntegerTy(1)) scalar = b_.getInt8Ty();
+  Value* column =
+      b_.CreateNSWAdd(column_, b_.getInt64(static_cast<uint64_t>(vector * plan_.lanes)));
+  Value* elements = b_.CreateInBoundsGEP(scalar, totals_memory_[at], column);
+  Value* indices = nullptr;
+  if (is_arg(line.op)) {
+    Value* second = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), totals_memory_[at],
+                                                  static_cast<uint64_t>(plan_.totals_bytes));
+    indices = b_.CreateInBoundsGEP(b_.getInt64Ty(), second, column);
+  }
+  return {elements, indices, vector_type(scalar)};
+}
+
+/// What the accumulators hold becomes the total.
+void KernelEmitter::write_totals(size_t at) {
+  const Accumulator& sum = accumulators_[at];
+  for (int vector = 0; vector < side_by_side_; ++vector) {
+    const auto slot = static_cast<size_t>(vector);
+    const Totals total = totals(at, vector);
+    Value* value = b_.CreateLoad(sum.type, sum.slots[slot]);
+    if (value->getType() != total.type) {
+      value = value->getType()->isFPOrFPVectorTy() ? b_.CreateFPExt(value, total.type)
+                                                   : b_.CreateZExt(value, total.type);
+    }
+    b_.CreateAlignedStore(value, total.elements, llvm::Align(1));
+    if (!total.indices) continue;
+    Value* index = b_.CreateLoad(vector_type(b_.getInt64Ty()), sum.indices[slot]);
+    b_.CreateAlignedStore(index, total.indices, llvm::Align(8));
+  }
+}
+
+void KernelEmitter::add_to_totals(size_t at) {
+  const Instruction& line = kernel_.body[at];
+  const Accumulator& sum = accumulators_[at];
+  Type* indices = vector_type(b_.getInt64Ty());
+  for (int vector = 0; vector < side_by_side_; ++vector) {
+    const auto slot = static_cast<size_t>(vector);
+    const Totals total = totals(at, vector);
+    Value* old = b_.CreateAlignedLoad(total.type, total.elements, llvm::Align(1));
+    Value* value = b_.CreateLoad(sum.type, sum.slots[slot]);
+    if (is_arg(line.op)) {
+      const Best best =
+          better(line, {old, b_.CreateAlignedLoad(indices, total.indices, llvm::Align(8))},
+                 {value, b_.CreateLoad(indices, sum.indices[slot])});
+      b_.CreateAlignedStore(best.element, total.elements, llvm::Align(1));
+      b_.CreateAlignedStore(best.index, total.indices, llvm::Align(8));
+      continue;
+    }
+    if (value->getType() != total.type) {
+      value = value->getType()->isFPOrFPVectorTy() ? b_.CreateFPExt(value, total.type)
+                                                   : b_.CreateZExt(value, total.type);
+    }
+    b_.CreateAlignedStore(combine(line, old, value), total.elements, llvm::Align(1));
+  }
+}
+
+void KernelEmitter::read_totals(size_t at) {
+  const Instruction& line = kernel_.body[at];
+  values_[at] = {nullptr};
+  for (int vector = 0; vector < side_by_side_; ++vector) {
+    const Totals total = totals(at, vector);
+    if (is_arg(line.op)) {
+      values_[at].push_back(
+          b_.CreateAlignedLoad(vector_type(b_.getInt64Ty()), total.indices, llvm::Align(8)));
+      continue;
+    }
+    Value* value = b_.CreateAlignedLoad(total.type, total.elements, llvm::Align(1));
+    Type* wanted = vector_type(type_of(line.dtype));
+    if (value->getType() != wanted) {
+      value = value->getType()->isFPOrFPVectorTy() ? b_.CreateFPTrunc(value, wanted)
+                                                   : b_.CreateTrunc(value, wanted);
+    }
+    values_[at].push_back(value);
   }
 }
 

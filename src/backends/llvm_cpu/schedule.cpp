@@ -132,6 +132,46 @@ int register_lanes(const Kernel& kernel, InstructionSet set) {
   return wide && !narrow ? lanes(set) / 2 : lanes(set);
 }
 
+/// Where some accesses are contiguous along the vector's dim and others along another kept one,
+/// short pieces of both keep what is gathered in the first cache.
+void choose_tile(Schedule& plan) {
+  const Kernel& kernel = plan.kernel;
+  if (plan.vector_dim == kNone || !plan.vector_is_kept) return;
+  if (kernel.kept < static_cast<int32_t>(kernel.dims.size())) return;
+  const auto vector = static_cast<size_t>(plan.vector_dim);
+  for (const Access& access : kernel.accesses) {
+    if (access.strides[vector] == 0 || access.strides[vector] == 1) continue;
+    for (size_t dim = 0; dim < kernel.dims.size(); ++dim) {
+      if (dim == vector || access.strides[dim] != 1 || kernel.dims[dim].extent < 4) continue;
+      plan.tile_dim = static_cast<int32_t>(dim);
+      plan.tile = std::min<int64_t>(16, kernel.dims[dim].extent);
+      plan.tiles = (kernel.dims[dim].extent + plan.tile - 1) / plan.tile;
+      return;
+    }
+  }
+}
+
+// Rows of a column walk that are reduced in registers before their sums go to memory: few enough
+// for the pages they lie on and for float sums, enough to make the visit cheap.
+constexpr int64_t kRowBlock = 48;
+
+/// Column walks can go down a block of rows for all columns before the next block, if what happens
+/// once per column can be computed again for each block: it reads nothing that the kernel writes.
+bool can_block_rows(const Kernel& kernel) {
+  if (kernel.dims.back().extent < kRowBlock) return false;
+  for (const Buffer& buffer : kernel.buffers)
+    if (buffer.role == BufferRole::Scratch) return false;
+  for (const llvm_common::Phase& phase : kernel.phases) {
+    for (int32_t i = phase.begin; i < phase.end && !phase.inner; ++i) {
+      const Instruction& line = kernel.body[static_cast<size_t>(i)];
+      if (line.op != LoopOp::Load) continue;
+      const Access& access = kernel.accesses[static_cast<size_t>(line.slot)];
+      if (kernel.buffers[static_cast<size_t>(access.buffer)].role != BufferRole::In) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 int64_t element_bytes(c10::ScalarType dtype) {
@@ -189,13 +229,22 @@ Schedule schedule(const Kernel& original, InstructionSet set) {
   }
   if (plan.vector_dim == kNone) plan.unroll = 1;
 
+  choose_tile(plan);
+  if (reduces && plan.vector_is_kept && can_block_rows(kernel)) {
+    plan.row_block = kRowBlock;
+    plan.unroll = inner <= 4 ? 8 : inner <= 10 ? 4 : inner <= 30 ? 2 : 1;
+  }
   int64_t kept_elsewhere = 1;
   for (int32_t dim = 0; dim < kernel.kept; ++dim)
-    if (dim != plan.vector_dim) kept_elsewhere *= kernel.dims[static_cast<size_t>(dim)].extent;
+    if (dim != plan.vector_dim && dim != plan.tile_dim)
+      kept_elsewhere *= kernel.dims[static_cast<size_t>(dim)].extent;
+  kept_elsewhere *= plan.tiles;
   if (plan.vector_dim != kNone && plan.vector_is_kept) {
     const int64_t extent = kernel.dims[static_cast<size_t>(plan.vector_dim)].extent;
     const int64_t step = plan.lanes * plan.unroll;
-    const int64_t wanted = one_walk ? std::max<int64_t>(step, 2048) : step;
+    int64_t wanted = one_walk ? std::max<int64_t>(step, 2048) : step;
+    if (plan.row_block > 0) wanted = std::max<int64_t>(step, 1024);
+    if (plan.tile_dim != kNone) wanted = std::max<int64_t>(step, 64);
     plan.chunk = extent <= wanted ? extent : wanted / plan.lanes * plan.lanes;
     if (plan.chunk < 1) plan.chunk = 1;
     plan.chunks = extent == 0 ? 0 : (extent + plan.chunk - 1) / plan.chunk;
@@ -204,18 +253,29 @@ Schedule schedule(const Kernel& original, InstructionSet set) {
     plan.units = kept_elsewhere;
   }
 
+  // Neighbouring rows of a column walk lie on different pages, which no hardware foresees.
+  if (reduces && plan.vector_is_kept && reduced > 32) plan.prefetch_rows = 8;
+
   // Rounding errors of a float sum grow with its length; side by side they average out.
   const int64_t in_turn = plan.vector_is_kept ? reduced : reduced / (plan.lanes * plan.unroll);
   plan.wide_sums = in_turn > (plan.vector_is_kept ? 96 : 1024);
 
   // About 10 microseconds of work for a thread.
-  const double along = plan.vector_is_kept ? static_cast<double>(plan.chunk) : 1;
+  const double along = plan.vector_is_kept ? static_cast<double>(plan.chunk * plan.tile) : 1;
   const double vector = plan.lanes;
   const double unit_cost = plan.vector_is_kept
                                ? along / vector * (outer + inner * static_cast<double>(reduced))
                                : outer + inner * static_cast<double>(reduced) / vector;
   plan.grain = std::max<int64_t>(1, static_cast<int64_t>(8000 / std::max(1.0, unit_cost)));
 
+  if (plan.row_block > 0) {
+    plan.totals_bytes = (plan.chunk + plan.lanes) / plan.lanes * plan.lanes * 8;
+    for (const Instruction& line : kernel.body) {
+      if (!llvm_common::is_reduction(line.op)) continue;
+      const bool arg = line.op == LoopOp::ReduceArgmax || line.op == LoopOp::ReduceArgmin;
+      plan.scratch_bytes += plan.totals_bytes * (arg ? 2 : 1);
+    }
+  }
   for (const Buffer& buffer : kernel.buffers) {
     if (buffer.role != BufferRole::Scratch) continue;
     const int64_t columns = plan.vector_is_kept ? plan.lanes * plan.unroll : 1;

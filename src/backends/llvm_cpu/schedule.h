@@ -9,8 +9,8 @@
 namespace tandem::backends::llvm_cpu {
 
 /// How a kernel's loops are walked. Unit numbers count the indices of all kept dims but the
-/// vector's, times the chunks of the vector's dim where that is kept; units are shared among
-/// threads.
+/// vector's, times the chunks of the vector's dim where that is kept (and, of a tiled dim, its
+/// tiles); units are shared among threads.
 struct Schedule {
   llvm_common::Kernel kernel;  // with fewer dims where that changes nothing
   InstructionSet set = InstructionSet::Baseline;
@@ -20,26 +20,24 @@ struct Schedule {
   int unroll = 1;      // vectors side by side
   int64_t chunk = 1;   // elements of a kept vector dim in one unit
   int64_t chunks = 1;  // of one walk along the vector dim
+  // A second kept dim that is walked in short pieces: along it lie what vectors have to gather.
+  int32_t tile_dim = llvm_common::kNone;
+  int64_t tile = 1, tiles = 1;
   int64_t units = 1;
   int64_t grain = 1;          // units that are worth a thread
   int64_t scratch_bytes = 0;  // for one thread
-  bool wide_sums = false;     // float sums are carried as doubles
+  // A walk down the columns takes this many rows at a time, for all columns of the chunk; their
+  // results are kept in scratch, `totals_bytes` each. 0: each vector goes all the way down.
+  int64_t row_block = 0, totals_bytes = 0;
+  // Rows that a walk down the columns asks the memory for in advance; 0: none.
+  int prefetch_rows = 0;
+  bool wide_sums = false;  // float sums are carried as doubles
 };
 
 Schedule schedule(const llvm_common::Kernel& kernel, InstructionSet set);
 
 /// The same kernel without dims of extent 1, neighbours merged where every access allows it.
 llvm_common::Kernel merge_dims(const llvm_common::Kernel& kernel);
-
-/// A reduction to few results, cut for threads: `partial` reduces each of `parts` pieces into the
-/// last of its buffers, `total` begins by adding up what is in the last of its own.
-struct Split {
-  llvm_common::Kernel partial, total;
-  int64_t partial_elements = 0;  // of all partial results together
-  c10::ScalarType dtype = c10::ScalarType::Float;
-  std::vector<int32_t>
-      total_buffers{};  // buffer of the kernel for each of `total` but the last ones
-};
 
 /// Bytes of the elements of a buffer in memory.
 int64_t element_bytes(c10::ScalarType dtype);

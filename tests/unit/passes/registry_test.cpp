@@ -33,8 +33,9 @@ TEST(PassRegistry, HoldsEveryPassOnceInOrderOfNames) {
     EXPECT_STRNE(pass.summary, "");
     EXPECT_EQ(&find_pass(pass.name), &pass);
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"decompose", "merge-duplicates", "remove-dead-nodes",
-                                             "remove-no-ops"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"decompose", "fold-constants", "merge-duplicates",
+                                             "merge-views", "remove-dead-nodes", "remove-no-ops",
+                                             "remove-round-trips"}));
 }
 
 TEST(PassRegistry, NamesTheNearestPassOfAWrongName) {
@@ -43,10 +44,12 @@ TEST(PassRegistry, NamesTheNearestPassOfAWrongName) {
     FAIL() << "no error";
   } catch (const UserError& error) {
     EXPECT_EQ(error.stage(), "passes");
-    EXPECT_STREQ(error.what(),
-                 "passes: no pass is called \"remove-dead-node\"\n"
-                 "  known:  decompose, merge-duplicates, remove-dead-nodes, remove-no-ops\n"
-                 "  remedy: did you mean \"remove-dead-nodes\"?");
+    EXPECT_STREQ(
+        error.what(),
+        "passes: no pass is called \"remove-dead-node\"\n"
+        "  known:  decompose, fold-constants, merge-duplicates, merge-views, remove-dead-nodes, "
+        "remove-no-ops, remove-round-trips\n"
+        "  remedy: did you mean \"remove-dead-nodes\"?");
   }
 }
 

@@ -1,3 +1,4 @@
+#include "backends/llvm_cpu/split_reduction.h"
 #include "unit/backends/llvm_cpu/kernel_runs.h"
 
 #include <gtest/gtest.h>
@@ -381,6 +382,41 @@ TEST(CpuKernel, KernelsWithoutLoopsRun) {
     }
   })",
                       Values::Moderate, 2);
+}
+
+TEST(CpuKernel, ReductionsToFewResultsAreCutForThreads) {
+  // Rows and columns, with what comes before and after and a store on the way.
+  for (const char* place : {"64000*i + j", "i + 3*j"}) {
+    const std::string text = replaced(R"(kernel k {
+      in x: f32[192000]
+      in w: f32[3]
+      out y: f32[3]
+      out z: f32[192000]
+      kept i: 3
+      reduced j: 64000
+      outer {
+        v0: f32 = load w[i]
+      }
+      inner {
+        v1: f32 = load x[PLACE]
+        v2: f32 = sub v1, v0
+        store z[PLACE], v2
+        v4: f32 = reduce_sum v2
+        v5: f32 = reduce_max v2
+      }
+      outer {
+        v6: f32 = add v4, v5
+        v7: f32 = mul v6, v0
+        store y[i], v7
+      }
+    })",
+                                      "PLACE", place);
+    const auto split = backends::llvm_cpu::split_reduction(parse_kernel(text));
+    ASSERT_TRUE(split);
+    EXPECT_TRUE(violations(split->partial).empty()) << violations(split->partial)[0];
+    EXPECT_TRUE(violations(split->total).empty()) << violations(split->total)[0];
+    expect_as_reference(text, Values::WholeSmall, 0);
+  }
 }
 
 TEST(CpuKernel, LongFloatSumsKeepTheirPrecision) {

@@ -30,7 +30,7 @@ class Generator {
   Kernel kernel() {
     const int kept = static_cast<int>(pick(4)), reduced = static_cast<int>(pick(3));
     for (int i = 0; i < kept + reduced; ++i) {
-      static constexpr int64_t kExtents[] = {1, 2, 3, 4, 5, 7, 8, 16, 17, 31, 33, 40};
+      static constexpr int64_t kExtents[] = {1, 2, 3, 4, 5, 7, 8, 16, 17, 31, 33, 53, 101};
       kernel_.dims.push_back({std::string(1, static_cast<char>('a' + i)),
                               kExtents[pick(kept + reduced > 3 ? 8 : std::size(kExtents))]});
     }

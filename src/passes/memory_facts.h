@@ -1,0 +1,56 @@
+#pragma once
+
+#include "tandem/ir/graph.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace tandem::passes {
+
+/// Who else sees the memory of the values of a graph. Decides whether a copy may be left out.
+class MemoryFacts {
+ public:
+  explicit MemoryFacts(const ir::Graph& graph);
+
+  /// Whether `copy`, which has memory of its own, may be `source`, which holds the same elements:
+  /// not if the caller gets the copy, if anybody writes to either, if an op addresses it from the
+  /// start of its storage, or if the backward would read the caller's memory where eager reads a
+  /// copy that was made in the forward.
+  bool may_leave_out(ir::ValueId copy, ir::ValueId source) const;
+  /// Whether the caller gets this memory, or somebody writes to it.
+  bool is_pinned(ir::ValueId value) const;
+  /// To be told when whoever read `gone` reads `kept` instead.
+  void replaced(ir::ValueId gone, ir::ValueId kept);
+
+ private:
+  enum Flag : uint8_t {
+    kInput = 1,
+    kReturned = 2,
+    kWritten = 4,
+    kReadByBackward = 8,
+    kAddressed = 16,  // by as_strided, from the start of its storage
+  };
+
+  ir::ValueId root(ir::ValueId value) const;
+  uint8_t flags(ir::ValueId value) const;
+
+  const ir::Graph& graph_;
+  std::vector<uint8_t> flags_;  // by the value that owns the memory
+};
+
+/// Whether returning `source` instead of `result` would hand out an input, or one value twice. The
+/// caller may write to what it receives.
+bool would_merge_outputs(const ir::Value& source, const ir::Value& result);
+
+/// Which values depend on a tangent, be it through metadata only. The backward leaves out what
+/// depends on undefined tangents, so a rewrite must not cut such a dependence.
+class TangentUse {
+ public:
+  explicit TangentUse(const ir::Graph& graph);
+  bool depends(ir::ValueId value) const;
+
+ private:
+  std::vector<bool> depends_;
+};
+
+}  // namespace tandem::passes
