@@ -89,6 +89,47 @@ TEST(Fusion, ASoftmaxIsOneKernel) {
   expect_equal(text, {torch::randn({6, 37})});
 }
 
+// What a reader of dumps sees: three sweeps over a row, the exponentials kept beside it.
+TEST(Fusion, TheLoopsOfASoftmax) {
+  auto judge = eager::make_backend();
+  auto compiler = make_reference_compiler();
+  const HostList list = make_host_list(ir::parse(R"(
+    graph g(%x: f32[2, 3, 37] user_input 0) {
+      %m: f32[2, 3, 1] = aten.amax(%x, [-1], true)
+      %s: f32[2, 3, 37] = aten.sub.Tensor(%x, %m, alpha=1)
+      %e: f32[2, 3, 37] = aten.exp(%s)
+      %t: f32[2, 3, 1] = aten.sum.dim_IntList(%e, [-1], true)
+      %y: f32[2, 3, 37] = aten.div.Tensor(%e, %t)
+      return %y: output 0
+    })"),
+                                       {}, *compiler, *judge);
+  ASSERT_EQ(list.kernels.size(), 1u);
+  EXPECT_EQ(print(list.kernels[0]), R"(kernel k0 {
+  in b_x: f32[222]
+  scratch row_e: f32[37]
+  out b_y: f32[222]
+  kept i0: 6
+  reduced j0: 37
+  inner {
+    v0: f32 = load b_x[37*i0 + j0]
+    v1: f32 = reduce_max v0
+  }
+  inner {
+    v2: f32 = load b_x[37*i0 + j0]
+    v3: f32 = sub v2, v1
+    v4: f32 = exp v3
+    store row_e[j0], v4
+    v6: f32 = reduce_sum v4
+  }
+  inner {
+    v7: f32 = load row_e[j0]
+    v8: f32 = div v7, v6
+    store b_y[37*i0 + j0], v8
+  }
+}
+)");
+}
+
 TEST(Fusion, ANormWithStatisticsAsResultsIsOneKernel) {
   constexpr const char* text = R"(
     graph g(%x: f32[2, 5, 24] user_input 0, %w: f32[24] user_input 1, %b: f32[24] user_input 2) {
