@@ -1,6 +1,7 @@
 #include "joint/build_joint.h"
 
 #include "base/error.h"
+#include "joint/arrivals.h"
 #include "joint/backward_writes.h"
 #include "joint/ends.h"
 #include "joint/gradients.h"
@@ -102,7 +103,12 @@ class Builder {
     }
     if (tangents.empty()) return;
     const std::vector<const Target*> wanted = ends_.prepare(part);
-    for (const Target* target : wanted) task.wanted.push_back(target->edge);
+    std::vector<torch::autograd::Edge> stops;
+    for (const Target* target : wanted) {
+      task.wanted.push_back(target->edge);
+      if (target->cut && target->cut->is_closed()) stops.push_back(target->edge);
+    }
+    const Arrivals arrivals(task.roots, stops);
     const Gradients gradients = differentiate(recording_, task);
     effects_.add(gradients.effects, tangents);
     std::vector<ir::ValueId> tangents_here;
@@ -114,10 +120,42 @@ class Builder {
     for (const at::Tensor& gradient : gradients.values)
       values.push_back(gradient.defined() ? tracing::current_value(gradient) : ir::kNoValue);
     if (ends_.parts() > 1) drop_independent(graph_, tangent_values_, values);
+    mark_arrivals(arrivals, task, tangents_here, values);
     // Eager raises when the backward gets here, so it must get here.
     const bool raises = std::ranges::any_of(gradients.raises,
                                             [](const std::string& text) { return !text.empty(); });
     for (size_t i = 0; i < wanted.size(); ++i) add_gradient(*wanted[i], part, values[i], raises);
+  }
+
+  /// Where the data of a gradient does not say from which tangents it comes.
+  void mark_arrivals(const Arrivals& arrivals, const Differentiation& task,
+                     const std::vector<ir::ValueId>& tangents, std::vector<ir::ValueId>& values) {
+    if (tangents.size() < 2) return;
+    const std::vector<bool> any = depends_on(graph_, tangents, values);
+    const bool unclear = std::ranges::any_of(values, [&, i = size_t{0}](ir::ValueId id) mutable {
+      return !any[i++] && id != ir::kNoValue;
+    });
+    if (!unclear && !arrivals.has_custom_functions()) return;
+    std::vector<std::vector<bool>> depends;
+    for (ir::ValueId tangent : tangents)
+      depends.push_back(depends_on(graph_, {&tangent, 1}, values));
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (values[i] == ir::kNoValue) continue;
+      const std::vector<bool> from = arrivals.at(task.wanted[i]);
+      ir::Operand::Values read;
+      bool differs = false;
+      for (size_t k = 0; k < tangents.size(); ++k) {
+        differs = differs || from[k] != depends[k][i];
+        if (from[k]) read.push_back(tangents[k]);
+      }
+      if (!differs || read.empty()) continue;
+      values[i] = graph_
+                      .add_op({.op = arrives_op(),
+                               .operands = {values[i], std::move(read)},
+                               .results = {graph_.value(values[i]).type()},
+                               .phase = ir::Phase::Backward})
+                      .results()[0];
+    }
   }
 
   void add_gradient(const Target& target, int64_t part, ir::ValueId value, bool raises) {

@@ -20,6 +20,7 @@ class Cut {
   Cut& operator=(const Cut&) = delete;
   void close() const { *closed_ = true; }
   void open() const { *closed_ = false; }
+  bool is_closed() const { return *closed_; }
 
  private:
   std::shared_ptr<bool> closed_ = std::make_shared<bool>(false);

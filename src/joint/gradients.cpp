@@ -1,6 +1,7 @@
 #include "joint/gradients.h"
 
 #include "base/error.h"
+#include "joint/arrivals.h"
 #include "tandem/error.h"
 #include "tracing/ambient.h"
 #include "tracing/traced_tensor.h"
@@ -102,22 +103,9 @@ std::vector<at::Tensor> differentiate_with_history(tracing::Recording& recording
 
 void drop_independent(const ir::Graph& graph, std::span<const ir::ValueId> tangents,
                       std::vector<ir::ValueId>& gradients) {
-  std::vector<bool> depends(graph.value_limit());
-  for (ir::ValueId tangent : tangents) depends[static_cast<size_t>(tangent)] = true;
-  graph.for_each_node([&](const ir::Node& node) {
-    bool any = false;
-    for (const ir::Operand& operand : node.operands()) {
-      operand.for_each_value([&](ir::ValueId id) {
-        any = any || (id != ir::kNoValue && depends[static_cast<size_t>(id)]);
-      });
-    }
-    for (ir::ValueId id : node.results()) {
-      if (id != ir::kNoValue) depends[static_cast<size_t>(id)] = any;
-    }
-  });
-  for (ir::ValueId& gradient : gradients) {
-    if (gradient != ir::kNoValue && !depends[static_cast<size_t>(gradient)])
-      gradient = ir::kNoValue;
+  const std::vector<bool> depends = depends_on(graph, tangents, gradients);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (!depends[i]) gradients[i] = ir::kNoValue;
   }
 }
 

@@ -80,6 +80,7 @@ class Specialiser {
     do {
       passes::remove_dead_nodes(graph_);
     } while (drop_unreached());
+    drop_arrival_marks(graph_);
     ir::verify(graph_, "partition");
     return std::move(graph_);
   }
@@ -254,6 +255,28 @@ class Specialiser {
 };
 
 }  // namespace
+
+namespace {
+
+bool marks_arrival(const ir::Node& node) {
+  return node.kind() == ir::NodeKind::Op && node.op().operator_name().name == "tandem::arrives";
+}
+
+}  // namespace
+
+bool has_arrival_marks(const ir::Graph& graph) {
+  bool any = false;
+  graph.for_each_node([&](const ir::Node& node) { any = any || marks_arrival(node); });
+  return any;
+}
+
+void drop_arrival_marks(ir::Graph& graph) {
+  graph.for_each_node([&](ir::Node& node) {
+    if (!marks_arrival(node)) return;
+    graph.replace_all_uses(node.results()[0], *node.operands()[0].get_if<ir::ValueId>());
+    graph.erase(node);
+  });
+}
 
 ir::Graph drop_tangents(const ir::Graph& backward, const std::vector<bool>& defined,
                         const std::vector<ir::EffectFacts>& effects) {

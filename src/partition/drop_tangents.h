@@ -18,4 +18,9 @@ namespace tandem::partition {
 ir::Graph drop_tangents(const ir::Graph& backward, const std::vector<bool>& defined,
                         const std::vector<ir::EffectFacts>& effects = {});
 
+/// Marks (`tandem::arrives`) say on which tangents a gradient depends where its data does not. In a
+/// backward all of whose tangents are defined they are taken out.
+bool has_arrival_marks(const ir::Graph& graph);
+void drop_arrival_marks(ir::Graph& graph);
+
 }  // namespace tandem::partition

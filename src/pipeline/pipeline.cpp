@@ -132,7 +132,8 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
   std::optional<tracing::Trace> trace;
   Captured captured;
   const auto run = [&](tracing::Retrace retrace) {
-    trace.emplace(arguments, known_tensors(options), names, std::move(retrace), replacements);
+    trace.emplace(arguments, known_tensors(options), names, std::move(retrace), replacements,
+                  program.own_tensors(arguments));
     log.time("trace", [&] { captured.run = run_program(program, *trace); });
   };
   run({});

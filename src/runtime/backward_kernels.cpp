@@ -37,7 +37,14 @@ BackwardKernels::BackwardKernels(ir::Graph graph, CompileContext context,
       context_(std::move(context)),
       backend_(std::move(backend)),
       effects_(std::move(effects)) {
-  all_ = compile(graph_);
+  all_ = compile_whole(graph_);
+}
+
+Backward BackwardKernels::compile_whole(const ir::Graph& graph) const {
+  if (!partition::has_arrival_marks(graph)) return compile(graph);
+  ir::Graph whole = graph;
+  partition::drop_arrival_marks(whole);
+  return compile(whole);
 }
 
 Backward BackwardKernels::compile(const ir::Graph& graph) const {
@@ -84,8 +91,8 @@ const Backward& BackwardKernels::get(const std::vector<bool>& defined,
   const ir::Graph& graph = known.graph;
   Backward& backward = known.kernels[defined];
   if (!backward.kernels) {
-    backward =
-        all(defined) ? compile(graph) : compile(partition::drop_tangents(graph, defined, effects_));
+    backward = all(defined) ? compile_whole(graph)
+                            : compile(partition::drop_tangents(graph, defined, effects_));
   }
   return backward;
 }

@@ -46,6 +46,8 @@ class BackwardKernels {
   };
 
   Backward compile(const ir::Graph& graph) const;
+  /// For calls in which every tangent is defined.
+  Backward compile_whole(const ir::Graph& graph) const;
   bool casts(const ops::AutocastState& state) const;
   const Backward& get(const std::vector<bool>& defined, const ops::AutocastState& state);
 

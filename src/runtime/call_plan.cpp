@@ -187,7 +187,8 @@ class Planner {
              input.requires_grad == input.requires_grad_after;
     };
     const auto plain_output = [](const ir::OutputFacts& output) {
-      return !output.made_leaf && !output.own_history;
+      return !output.made_leaf && !output.own_history &&
+             output.kind != ir::OutputKind::AliasOfOutput;
     };
     return signature.groups.empty() && signature.bases.empty() && !signature.grad_mode_after &&
            std::ranges::all_of(signature.inputs, plain_input) &&
@@ -211,8 +212,13 @@ class Planner {
       if (plan_.parts.size() <= part) plan_.parts.resize(part + 1);
       plan_.parts[part].tangents.push_back(i);
     }
+    // Eager's results have no connection with what no gradient flows to. Where the backward raises,
+    // it must get as far as it does in eager.
+    const bool raises = std::ranges::any_of(
+        signature.tangents, [](const ir::TangentFacts& one) { return !one.raises.empty(); });
     for (size_t i = 0; i < signature.gradients.size(); ++i) {
       const ir::GradientFacts& gradient = signature.gradients[i];
+      if (!raises && split_.backward.outputs()[i].value == ir::kNoValue) continue;
       plan_.parts[static_cast<size_t>(gradient.part)].edges.push_back(
           {target_of(gradient), static_cast<int64_t>(i)});
     }

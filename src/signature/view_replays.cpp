@@ -27,6 +27,14 @@ const ir::Node* view_op(const ir::Graph& graph, ir::ValueId value) {
 
 ir::ValueId source_of(const ir::Node& view) { return *view.operands()[0].get_if<ir::ValueId>(); }
 
+ir::ValueId add_detach(ir::Graph& graph, ir::ValueId value) {
+  return graph
+      .add_op({.op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::detach", ""),
+               .operands = {value},
+               .results = {graph.value(value).type()}})
+      .results()[0];
+}
+
 /// Functionalization makes the same view several times: equal ones count as one value here.
 class SameViews {
  public:
@@ -78,31 +86,49 @@ class Builder {
     replay_.detached = detached;
   }
 
-  void add_output(ir::ValueId value, int64_t index) {
-    replay_.graph.add_output(rebuilt(value), ir::Descriptor::output(index));
+  /// `is_view`: whether autograd takes the result for one. What was detached and then reshaped in
+  /// place is none.
+  void add_output(ir::ValueId value, int64_t index, bool is_view) {
+    ir::ValueId rebuilt_value = rebuilt(value, 0);
+    for (size_t round = 1; is_output(rebuilt_value) && rebuilt_value != source_; ++round)
+      rebuilt_value = rebuilt(value, round);
+    if (!is_view && is_made_by_view(rebuilt_value))
+      rebuilt_value = add_detach(replay_.graph, rebuilt_value);
+    replay_.graph.add_output(rebuilt_value, ir::Descriptor::output(index));
   }
 
   ir::ViewReplay take() { return std::move(replay_); }
 
  private:
-  ir::ValueId rebuilt(ir::ValueId value) {
+  bool is_output(ir::ValueId value) const {
+    return std::ranges::any_of(replay_.graph.outputs(),
+                               [&](const ir::Output& output) { return output.value == value; });
+  }
+
+  bool is_made_by_view(ir::ValueId value) const {
+    const ir::Node* view = view_op(replay_.graph, value);
+    return view && view->op().schema().name() != "aten::detach";
+  }
+
+  /// In each round the last view op is another one.
+  ir::ValueId rebuilt(ir::ValueId value, size_t round) {
     if (same_(value) == root_) return source_;
     // Functionalization makes views again after a write; those of one op belong together.
     const ir::ValueId first = same_(value);
     const bool several = view_op(recorded_, first)->results().size() > 1;
     const ir::ValueId key = several ? first : value;
-    if (const auto known = replacement_.find(key); known != replacement_.end())
+    if (const auto known = replacement_.find({key, round}); known != replacement_.end())
       return known->second;
     const ir::Node& node = *view_op(recorded_, key);
     ir::OpSpec spec{.op = node.op(), .shape = node.result_shape(), .location = node.location()};
     spec.operands.assign(node.operands().begin(), node.operands().end());
-    spec.operands[0] = rebuilt(source_of(node));
+    spec.operands[0] = rebuilt(source_of(node), 0);
     for (ir::ValueId result : node.results())
       spec.results.emplace_back(recorded_.value(result).type());
     const ir::Node& copy = replay_.graph.add_op(std::move(spec));
     for (size_t i = 0; i < node.results().size(); ++i)
-      replacement_[node.results()[i]] = copy.results()[i];
-    return replacement_.at(key);
+      replacement_[{node.results()[i], round}] = copy.results()[i];
+    return replacement_.at({key, round});
   }
 
   const ir::Graph& recorded_;
@@ -110,8 +136,13 @@ class Builder {
   const ir::ValueId root_;
   ir::ValueId source_ = ir::kNoValue;
   ir::ViewReplay replay_;
-  std::map<ir::ValueId, ir::ValueId> replacement_;
+  std::map<std::pair<ir::ValueId, size_t>, ir::ValueId> replacement_;  // per round
 };
+
+bool is_replayed(const ir::OutputFacts& facts) {
+  return facts.kind == ir::OutputKind::AliasOfInput || facts.kind == ir::OutputKind::AliasOfBase ||
+         facts.kind == ir::OutputKind::AliasOfOutput;
+}
 
 /// Finds what each aliasing output is replayed from, and collects the replays.
 class Replays {
@@ -128,6 +159,10 @@ class Replays {
     ir::OutputFacts& facts = reading_.signature.outputs[index];
     const at::Tensor& result = trace_.results().tensors[index];
     const ir::ValueId value = tracing::current_value(result);
+    if (const auto output = returned_base(result, value)) {
+      facts.kind = ir::OutputKind::AliasOfOutput;
+      facts.source = *output;
+    }
     if (facts.kind == ir::OutputKind::AliasOfBase &&
         reading_.signature.bases[static_cast<size_t>(facts.source)].reshaped) {
       replay_by_strides(facts.source, result, value, index);
@@ -144,21 +179,10 @@ class Replays {
              index);
       return;
     }
-    // An input as the call leaves it comes first: it is what eager's view is taken of.
-    bool detaches = false;
-    for (ir::ValueId at = value;;) {
-      if (const auto input = input_with(at, result)) {
-        facts.source = *input;
-        require_replayable(facts, *input, index);
-        const bool detached = !detaches && is_stranger(result, at == value, *input);
-        replay({ir::Place::Of::Input, *input}, false, at, value, index, detached);
-        return;
-      }
-      const ir::Node* view = view_op(graph_, at);
-      if (!view) break;
-      detaches = detaches || view->op().schema().name() == "aten::detach";
-      at = source_of(*view);
-    }
+    // An input as the call leaves it comes first: it is what eager's view is taken of. Among those
+    // that show the same, the one that autograd names.
+    if (replay_of_input(facts, result, value, index, /*named=*/true)) return;
+    if (replay_of_input(facts, result, value, index, /*named=*/false)) return;
     auto* storage = static_cast<at::functionalization::FunctionalStorageImpl*>(storage_of(result));
     const ir::ValueId whole = tracing::current_value(storage->base());
     const int64_t group = reading_.signature.inputs[static_cast<size_t>(facts.source)].group;
@@ -188,7 +212,9 @@ class Replays {
         {.op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::as_strided", ""),
          .operands = {input, type->sizes, type->strides, ir::Size(result.storage_offset())},
          .results = {ir::Type(type)}});
-    replay.graph.add_output(view.results()[0], ir::Descriptor::output(static_cast<int64_t>(index)));
+    ir::ValueId made = view.results()[0];
+    if (!result.is_view()) made = add_detach(replay.graph, made);
+    replay.graph.add_output(made, ir::Descriptor::output(static_cast<int64_t>(index)));
     reading_.signature.replays.push_back(std::move(replay));
   }
 
@@ -197,8 +223,44 @@ class Replays {
   }
 
  private:
-  std::optional<int64_t> input_with(ir::ValueId value, const at::Tensor& result) const {
+  /// What eager says a view is a view of may be another result, which is no view itself though it
+  /// lies in memory that it shares: a detached alias, for one.
+  std::optional<int64_t> returned_base(const at::Tensor& result, ir::ValueId value) const {
+    if (!result.is_view() || result.requires_grad()) return std::nullopt;
+    const at::Tensor base(result._base());
+    for (size_t i = 0; i < trace_.results().tensors.size(); ++i) {
+      const at::Tensor& other = trace_.results().tensors[i];
+      const ir::OutputFacts& facts = reading_.signature.outputs[i];
+      if (!other.defined() || !other.is_same(base) || !is_replayed(facts)) continue;
+      if (!has_path(tracing::current_value(other), value)) return std::nullopt;
+      return static_cast<int64_t>(i);
+    }
+    return std::nullopt;
+  }
+
+  bool replay_of_input(ir::OutputFacts& facts, const at::Tensor& result, ir::ValueId value,
+                       size_t index, bool named) {
+    bool detaches = false;
+    for (ir::ValueId at = value;;) {
+      // A view that shows what an input shows is no view of that one.
+      const bool beside = named && at == value && result.is_view();
+      if (const auto input = beside ? std::nullopt : input_with(at, result, named)) {
+        facts.source = *input;
+        require_replayable(facts, *input, index);
+        const bool detached = !detaches && is_stranger(result, at == value, *input);
+        replay({ir::Place::Of::Input, *input}, false, at, value, index, detached);
+        return true;
+      }
+      const ir::Node* view = view_op(graph_, at);
+      if (!view) return false;
+      detaches = detaches || view->op().schema().name() == "aten::detach";
+      at = source_of(*view);
+    }
+  }
+
+  std::optional<int64_t> input_with(ir::ValueId value, const at::Tensor& result, bool named) const {
     for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (named && !ops::root_of(result).is_same(ops::root_of(inputs_[i]->tensor))) continue;
       if (reading_.signature.inputs[i].duplicate_of < 0 &&
           storage_of(inputs_[i]->tensor) == storage_of(result) &&
           same_(reading_.new_data[i]) == same_(value)) {
@@ -261,7 +323,11 @@ class Replays {
       it = builders_.try_emplace(key, graph_, same_, root).first;
       it->second.set_source(source, as_found, detached);
     }
-    it->second.add_output(value, static_cast<int64_t>(index));
+    // Of inference tensors autograd knows nothing, and a view of one must stay what it is.
+    const bool of_inference = source.of == ir::Place::Of::Input &&
+                              inputs_[static_cast<size_t>(source.index)]->real.is_inference();
+    it->second.add_output(value, static_cast<int64_t>(index),
+                          of_inference || trace_.results().tensors[index].is_view());
   }
 
   const tracing::Trace& trace_;
@@ -271,11 +337,6 @@ class Replays {
   const SameViews same_;
   std::map<std::tuple<ir::Place::Of, int64_t, bool, size_t>, Builder> builders_;
 };
-
-bool is_replayed(const ir::OutputFacts& facts) {
-  return facts.kind == ir::OutputKind::AliasOfInput || facts.kind == ir::OutputKind::AliasOfBase ||
-         facts.kind == ir::OutputKind::AliasOfOutput;
-}
 
 }  // namespace
 

@@ -26,6 +26,14 @@ bool have_one_root(std::span<const at::Tensor> members) {
 
 }  // namespace
 
+bool is_differentiable_view(const at::Tensor& tensor) {
+  if (!tensor.requires_grad()) return false;
+  const at::Tensor root = root_of(tensor);
+  // Not what shows complex numbers as real ones, or conjugated.
+  return !root.is_same(tensor) && root.key_set() == tensor.key_set() &&
+         root.scalar_type() == tensor.scalar_type();
+}
+
 std::vector<std::vector<size_t>> related(std::span<const at::Tensor> tensors, bool all_views) {
   std::vector<size_t> component(tensors.size());
   bool any = false;

@@ -28,6 +28,9 @@ struct Group {
   bool is_leaf = true;
 };
 
+/// Whether its history follows the writes to a tensor that it is a view of.
+bool is_differentiable_view(const at::Tensor& tensor);
+
 /// Which of the tensors a write to one of them may concern: components of two and more different
 /// tensors that share memory, or that require grad and are views of one tensor, whose history a
 /// write to either changes. With `all_views`, whether they require grad or not. As positions in

@@ -58,10 +58,12 @@ std::string value_name(const ir::Descriptor& role) {
 }
 
 Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std::string> names,
-             Retrace retrace, std::span<const Replacement> replacements)
+             Retrace retrace, std::span<const Replacement> replacements, size_t own_tensors)
     : known_(std::move(known)),
       names_(std::move(names)),
       retrace_(std::move(retrace)),
+      own_tensors_(own_tensors),
+      with_grad_(c10::GradMode::is_enabled()),
       first_sequence_number_(at::sequence_number::peek()),
       ambient_((register_hooks(), recording_)) {
   stand_in_arguments_.constants = arguments.constants;
@@ -106,12 +108,15 @@ void Trace::find_groups(const detail::Flat& arguments) {
   for (const std::vector<size_t>& component : related(tensors, retrace_.group_all_views)) {
     std::vector<at::Tensor> members;
     for (size_t i : component) members.push_back(tensors[i]);
-    if (!cannot_be_group(members).empty()) continue;
-    for (const at::Tensor& member : members)
-      group_of_.emplace(member.unsafeGetTensorImpl(), groups_.size());
-    groups_.push_back(make_group(recording_, members, static_cast<int64_t>(groups_.size()),
-                                 ambient_.caller_in_inference_mode()));
+    if (cannot_be_group(members).empty()) add_group(members);
   }
+}
+
+void Trace::add_group(std::span<const at::Tensor> members) {
+  for (const at::Tensor& member : members)
+    group_of_.emplace(member.unsafeGetTensorImpl(), groups_.size());
+  groups_.push_back(make_group(recording_, members, static_cast<int64_t>(groups_.size()),
+                               ambient_.caller_in_inference_mode()));
 }
 
 size_t Trace::equal_members(const Group& group, const at::Tensor& real) const {
@@ -127,6 +132,13 @@ size_t Trace::equal_members(const Group& group, const at::Tensor& real) const {
 void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
   const size_t here = stand_ins_.size();
   auto [it, is_new] = position_.try_emplace(real.unsafeGetTensorImpl(), here);
+  // A view renews its grad_fn when it is written, even without autograd: so must what stands for
+  // it.
+  const bool may_be_written =
+      role.role != ir::Role::UserInput || static_cast<size_t>(role.index) < own_tensors_;
+  if (is_new && with_grad_ && may_be_written && !group_of_.contains(real.unsafeGetTensorImpl()) &&
+      is_differentiable_view(real))
+    add_group({&real, 1});
   const auto group = group_of_.find(real.unsafeGetTensorImpl());
   const bool in_inference = ambient_.caller_in_inference_mode();
   StandIn stand_in =
@@ -150,6 +162,7 @@ void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
     share_counter(stand_in);
   }
   stand_ins_.push_back(std::move(stand_in));
+  real_versions_.push_back(version_of(real));
 }
 
 /// Views and detached copies have one version counter together: a write to one counts for all.
@@ -257,14 +270,30 @@ bool Trace::compare_inputs(ir::ValueId a, ir::ValueId b) {
   return facts.equal;
 }
 
+/// mark_dirty() in a custom function counts a write of the tensor that it is given: of a
+/// closed-over one itself, since that is what the function has. The call shall count it, each time.
+void Trace::take_over_versions() {
+  for (size_t i = 0; i < stand_ins_.size(); ++i) {
+    const StandIn& one = stand_ins_[i];
+    const uint32_t counted = version_of(one.real) - real_versions_[i];
+    if (counted == 0 || one.duplicate_of >= 0 || one.counter_of >= 0) continue;
+    c10::VariableVersion real = one.real.unsafeGetTensorImpl()->version_counter();
+    real.set_version(real_versions_[i]);
+    c10::VariableVersion here = one.tensor.unsafeGetTensorImpl()->version_counter();
+    here.set_version(static_cast<int64_t>(here.current_version()) + counted);
+  }
+}
+
 void Trace::run(const detail::FlatFunction& function) {
   const ThreadSwitches before = ThreadSwitches::now();
   try {
     recording_.lines().set_outermost(__builtin_frame_address(0));
     results_ = function(stand_in_arguments_);
     recording_.lines().set_outermost(nullptr);  // what is recorded from here on, Tandem calls
+    take_over_versions();
   } catch (const c10::Error& error) {
     before.restore();
+    take_over_versions();
     const std::string text = error.what_without_backtrace();
     if (is_unfollowed_write(text)) {
       TANDEM_UNSUPPORTED(
@@ -287,6 +316,7 @@ void Trace::run(const detail::FlatFunction& function) {
         "\n  remedy:   read it outside the compiled function, or compute with tensor ops");
   } catch (...) {
     before.restore();
+    take_over_versions();
     throw;
   }
   if (ThreadSwitches after = ThreadSwitches::now(); after != before) {

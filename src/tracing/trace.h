@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <deque>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -50,7 +51,8 @@ class Trace {
  public:
   /// `names` say what to call the arguments in errors, one per tensor.
   Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std::string> names,
-        Retrace retrace = {}, std::span<const Replacement> replacements = {});
+        Retrace retrace = {}, std::span<const Replacement> replacements = {},
+        size_t own_tensors = std::numeric_limits<size_t>::max());
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
@@ -96,6 +98,8 @@ class Trace {
  private:
   at::Tensor stand_in_of(const at::Tensor& real);
   void find_groups(const detail::Flat& arguments);
+  void add_group(std::span<const at::Tensor> members);
+  void take_over_versions();
   size_t equal_members(const Group& group, const at::Tensor& real) const;
   void share_counter(StandIn& stand_in);
   std::optional<size_t> find_met_before(const at::Tensor& real) const;
@@ -112,11 +116,16 @@ class Trace {
   std::vector<Group> groups_;
   std::unordered_map<const c10::TensorImpl*, size_t> group_of_;  // members, before their stand-ins
   const Retrace retrace_;
+  std::vector<uint32_t> real_versions_;  // of the stand-ins' real tensors, when they were met
   std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> on_storage_;  // duplicates not
   std::unordered_map<const c10::TensorImpl*, size_t> position_;
   std::vector<ir::EqualityFacts> equalities_;
   std::optional<bool> grad_mode_after_;
   size_t argument_count_ = 0;
+  /// How many tensors of the arguments the function takes. Gradients of it take more, which nobody
+  /// writes.
+  const size_t own_tensors_;
+  const bool with_grad_;                  // the caller records gradients
   const uint64_t first_sequence_number_;  // of autograd nodes made here
   detail::Flat stand_in_arguments_;
   detail::Flat results_;
