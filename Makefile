@@ -10,13 +10,14 @@ JOBS ?= $(shell nproc)
 # Passed even if empty, so that leaving TORCH_DIR away goes back to .venv.
 CONFIGURE = cmake -DTORCH_DIR=$(TORCH_DIR) --preset
 
-.PHONY: help setup configure build test fuzz demo bench bench-quick bench-kernels format lint docs test-all clean
+.PHONY: help setup configure build test fuzz demo bench bench-partition bench-quick bench-kernels format lint docs test-all clean
 
 help:
 	@echo "make demo       build the release library and run the demonstration; results in demo-out/"
 	@echo "make test       build for development and run all tests"
 	@echo "make fuzz N=    N random programs against eager (100000); resumes, sums in fuzz.ledger, failures in fuzz-failures/"
 	@echo "make bench      run the benchmarks, some ten minutes; JSON and a table in build/release/bench/"
+	@echo "make bench-partition  bytes kept for the backward: eager, Tandem, and torch's own min-cut on the same graphs"
 	@echo "make bench-quick  the same in two minutes, for orientation; in build/release/bench-quick/"
 	@echo "make bench-kernels  20 kernels beside Inductor's and a copy, 1 and 2 threads; in build/release/bench-kernels-*.json"
 	@echo "make format     format all sources"
@@ -53,6 +54,11 @@ demo: setup
 bench: setup
 	@$(CONFIGURE) release >/dev/null
 	@cmake --build --preset release -t bench
+
+bench-partition: setup
+	@$(CONFIGURE) release >/dev/null
+	@cmake --build --preset release -t partition_bytes
+	@python3 benchmarks/run_partition.py --program build/release/bin/partition_bytes --peer .venv/bin/python --out build/release/partition
 
 bench-quick: setup
 	@$(CONFIGURE) release >/dev/null

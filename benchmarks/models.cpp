@@ -57,6 +57,80 @@ class GptImpl : public nn::Module {
   nn::Linear head_ = nullptr;
 };
 
+/// A convolution without bias and its batch norm.
+nn::Sequential convolution(int64_t from, int64_t to, int64_t kernel, int64_t stride) {
+  return nn::Sequential(
+      nn::Conv2d(
+          nn::Conv2dOptions(from, to, kernel).stride(stride).padding(kernel / 2).bias(false)),
+      nn::BatchNorm2d(to));
+}
+
+/// Three convolutions, a narrow one in the middle, around a shortcut.
+class BottleneckImpl : public nn::Module {
+ public:
+  BottleneckImpl(int64_t from, int64_t middle, int64_t to, int64_t stride)
+      : a_(register_module("a", convolution(from, middle, 1, 1))),
+        b_(register_module("b", convolution(middle, middle, 3, stride))),
+        c_(register_module("c", convolution(middle, to, 1, 1))) {
+    if (from != to || stride != 1)
+      shortcut_ = register_module("d", convolution(from, to, 1, stride));
+  }
+
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor beside = shortcut_ ? shortcut_->forward(x) : x;
+    return torch::relu(c_->forward(torch::relu(b_->forward(torch::relu(a_->forward(x))))) + beside);
+  }
+
+ private:
+  nn::Sequential a_, b_, c_, shortcut_ = nullptr;
+};
+TORCH_MODULE(Bottleneck);
+
+/// A residual network for pictures: one bottleneck per stage.
+class ResnetImpl : public nn::Module {
+ public:
+  ResnetImpl(const std::vector<int64_t>& blocks, int64_t width)
+      : stem_(register_module("stem", convolution(3, width, 7, 2))) {
+    int64_t from = width;
+    nn::Sequential stages;
+    for (size_t stage = 0; stage < blocks.size(); ++stage) {
+      const int64_t middle = width << stage;
+      for (int64_t i = 0; i < blocks[stage]; ++i) {
+        stages->push_back(Bottleneck(from, middle, 4 * middle, i == 0 && stage > 0 ? 2 : 1));
+        from = 4 * middle;
+      }
+    }
+    stages_ = register_module("stages", stages);
+    head_ = register_module("head", nn::Linear(from, 1000));
+  }
+
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor seen = torch::max_pool2d(torch::relu(stem_->forward(x)), 3, 2, 1);
+    return head_(torch::adaptive_avg_pool2d(stages_->forward(seen), {1, 1}).flatten(1));
+  }
+
+ private:
+  nn::Sequential stem_ = nullptr, stages_ = nullptr;
+  nn::Linear head_ = nullptr;
+};
+
+/// Nothing but pointwise ops and sums over rows.
+class PointwiseImpl : public nn::Module {
+ public:
+  explicit PointwiseImpl(int64_t width)
+      : w_(register_parameter("w", torch::randn(width))),
+        b_(register_parameter("b", torch::randn(width))) {}
+
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor y = torch::tanh(x * w_ + b_);
+    const at::Tensor z = torch::sigmoid(y) * x + torch::exp(-y.abs());
+    return (z * z.cos()).sum(1, true) + z.mean(-1, true);
+  }
+
+ private:
+  at::Tensor w_, b_;
+};
+
 Workload classify(std::string name, nn::Sequential net, at::Tensor input, int64_t classes) {
   const at::Tensor target = torch::randint(classes, {input.size(0)});
   auto loss = [net](const at::Tensor& x, const at::Tensor& y) mutable {
@@ -97,20 +171,49 @@ Workload conv_net() {
   return classify("conv_net", net, torch::randn({32, 3, 32, 32}), 10);
 }
 
-Workload gpt() {
+namespace {
+
+Workload gpt_of(std::string name, at::ScalarType dtype) {
   torch::manual_seed(0);
   auto net = std::make_shared<GptImpl>(2048, 128, 256, 4, 4);
+  net->to(dtype);
+  auto loss = [net](const at::Tensor& x, const at::Tensor& y) {
+    return F::cross_entropy(net->forward(x).to(at::kFloat), y);
+  };
+  return {std::move(name), net, loss, torch::randint(2048, {4, 128}),
+          torch::randint(2048, {4 * 128})};
+}
+
+}  // namespace
+
+Workload gpt() { return gpt_of("gpt", at::kFloat); }
+Workload gpt_bf16() { return gpt_of("gpt_bf16", at::kBFloat16); }
+
+Workload resnet() {
+  torch::manual_seed(0);
+  auto net = std::make_shared<ResnetImpl>(std::vector<int64_t>{1, 1, 1, 1}, 16);
   auto loss = [net](const at::Tensor& x, const at::Tensor& y) {
     return F::cross_entropy(net->forward(x), y);
   };
-  return {"gpt", net, loss, torch::randint(2048, {4, 128}), torch::randint(2048, {4 * 128})};
+  return {"resnet", net, loss, torch::randn({8, 3, 96, 96}), torch::randint(1000, {8})};
+}
+
+Workload pointwise() {
+  torch::manual_seed(0);
+  auto net = std::make_shared<PointwiseImpl>(4096);
+  auto loss = [net](const at::Tensor& x, const at::Tensor&) { return net->forward(x).sum(); };
+  return {"pointwise", net, loss, torch::randn({512, 4096}), torch::zeros({})};
 }
 
 Workload workload(const std::string& name) {
   if (name == "mlp") return mlp();
   if (name == "conv_net") return conv_net();
   if (name == "gpt") return gpt();
-  throw std::runtime_error("no model is called " + name + ": expected mlp, conv_net or gpt");
+  if (name == "gpt_bf16") return gpt_bf16();
+  if (name == "resnet") return resnet();
+  if (name == "pointwise") return pointwise();
+  throw std::runtime_error("no model is called " + name +
+                           ": expected mlp, conv_net, gpt, gpt_bf16, resnet or pointwise");
 }
 
 PlainBlockImpl::PlainBlockImpl(int64_t width, int64_t heads)

@@ -24,7 +24,13 @@ Workload mlp();
 Workload conv_net();
 /// Four blocks, width 256, vocabulary 2048, 4 x 128 tokens, causal attention.
 Workload gpt();
-/// One of the three by name; a std::runtime_error lists them.
+/// The same in bfloat16; the loss in float32.
+Workload gpt_bf16();
+/// Four bottlenecks with batch norm on 96 x 96 pictures, batch 8.
+Workload resnet();
+/// tanh, sigmoid, exp and cos of 512 x 4096 numbers, summed by rows. No target.
+Workload pointwise();
+/// One of them by name; a std::runtime_error lists them.
 Workload workload(const std::string& name);
 
 /// A transformer block as the peer's script has it: matmul attention, no mask.

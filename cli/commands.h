@@ -36,7 +36,7 @@ void list_passes();
 
 struct SplitOptions {
   std::string file{};
-  std::string partitioner = "default";  // or min_cut
+  std::string partitioner = "default";  // min_cut or min_cut_recompute
 };
 /// Cuts every joint graph of a file into forward and backward and prints both; what is saved, what
 /// is computed again and why goes to stderr.

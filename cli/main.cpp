@@ -47,8 +47,8 @@ constexpr const char* kSplitFooter = R"(
 The two graphs go to stdout; what is saved, what is computed again and why goes to stderr.
 
 Examples:
-  tandem split joint.tdm --partitioner min_cut
-  TANDEM_DUMP_DIR=dumps ./train; tandem split dumps/entry0.00-joint.tdm --partitioner min_cut >/dev/null)";
+  tandem split joint.tdm --partitioner min_cut_recompute
+  TANDEM_DUMP_DIR=dumps ./train; tandem split dumps/entry0.00-joint.tdm --partitioner min_cut_recompute >/dev/null)";
 
 constexpr const char* kRunFooter = R"(
 Every graph of the file gets inputs of its own: floating tensors from a normal distribution, integers from
@@ -132,8 +132,8 @@ class Arguments {
   void add_split() {
     CLI::App* split = app_.add_subcommand("split", "Cut joint graphs into forward and backward");
     split->add_option("FILE", split_.file, kFileHelp)->required();
-    split->add_option("--partitioner", split_.partitioner, "default or min_cut")
-        ->check(CLI::IsMember({"default", "min_cut"}))
+    split->add_option("--partitioner", split_.partitioner, "default, min_cut or min_cut_recompute")
+        ->check(CLI::IsMember({"default", "min_cut", "min_cut_recompute"}))
         ->capture_default_str();
     split->footer(kSplitFooter);
     split->callback([this] { command_ = [this] { split_graphs(split_); }; });

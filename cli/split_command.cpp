@@ -27,7 +27,9 @@ void print_reasons(const char* what, const std::vector<T>& values) {
 }  // namespace
 
 void split_graphs(const SplitOptions& options) {
-  const Partitioner partitioner = options.partitioner == "min_cut" ? min_cut : default_partition;
+  const Partitioner partitioner = options.partitioner == "default"   ? default_partition
+                                  : options.partitioner == "min_cut" ? min_cut
+                                                                     : min_cut_recompute;
   const char* separator = "";
   for (ir::Graph& graph : read_graphs(options.file)) {
     Joint joint;

@@ -120,10 +120,10 @@ TANDEM_API Expr where(const Expr& condition, const Expr& yes, double no);
 TANDEM_API Expr where(const Expr& condition, double yes, const Expr& no);
 
 // ---- reductions over some dimensions; without any: over all ----
-enum class Keep : uint8_t { no, yes };  // the reduced dimensions, with size 1
-TANDEM_API Expr sum(const Expr& x, const std::vector<int64_t>& dims, Keep keep);
-TANDEM_API Expr mean(const Expr& x, const std::vector<int64_t>& dims, Keep keep);
-TANDEM_API Expr amax(const Expr& x, const std::vector<int64_t>& dims, Keep keep);
+enum class KeepDims : uint8_t { no, yes };  // the reduced dimensions, with size 1
+TANDEM_API Expr sum(const Expr& x, const std::vector<int64_t>& dims, KeepDims keep);
+TANDEM_API Expr mean(const Expr& x, const std::vector<int64_t>& dims, KeepDims keep);
+TANDEM_API Expr amax(const Expr& x, const std::vector<int64_t>& dims, KeepDims keep);
 
 // ---- layout and dtype ----
 /// `x` itself if it has the dtype.

@@ -90,7 +90,7 @@ class GuardFn {
 /// is set to anything but its default; docs/reference/options.md has the list.
 struct Options {
   BackendRef backend = "eager";
-  Partitioner partitioner = default_partition;
+  Partitioner partitioner = min_cut;
   Dynamic dynamic = Dynamic::never;
   IntegerSizes integer_sizes = IntegerSizes::checked;
   Rounding rounding = Rounding::eager;

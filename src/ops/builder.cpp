@@ -84,8 +84,9 @@ ir::Operand::Sizes to_sizes(const std::vector<int64_t>& numbers) {
   return {numbers.begin(), numbers.end()};
 }
 
-Expr reduced(std::string_view name, const Expr& x, const std::vector<int64_t>& dims, Keep keep) {
-  return x.builder().op(name, {x, to_sizes(dims), keep == Keep::yes});
+Expr reduced(std::string_view name, const Expr& x, const std::vector<int64_t>& dims,
+             KeepDims keep) {
+  return x.builder().op(name, {x, to_sizes(dims), keep == KeepDims::yes});
 }
 
 /// A number beside `like` in a `where`.
@@ -217,13 +218,13 @@ Expr where(const Expr& condition, double yes, const Expr& no) {
   return where(condition, number(no, yes), no);
 }
 
-Expr sum(const Expr& x, const std::vector<int64_t>& dims, Keep keep) {
+Expr sum(const Expr& x, const std::vector<int64_t>& dims, KeepDims keep) {
   return reduced("sum.dim_IntList", x, dims, keep);
 }
-Expr mean(const Expr& x, const std::vector<int64_t>& dims, Keep keep) {
+Expr mean(const Expr& x, const std::vector<int64_t>& dims, KeepDims keep) {
   return reduced("mean.dim", x, dims, keep);
 }
-Expr amax(const Expr& x, const std::vector<int64_t>& dims, Keep keep) {
+Expr amax(const Expr& x, const std::vector<int64_t>& dims, KeepDims keep) {
   return reduced("amax", x, dims, keep);
 }
 

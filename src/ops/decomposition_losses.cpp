@@ -13,7 +13,7 @@ bool averages(const OpCall& call) { return call.integer("reduction") == at::Redu
 Expr reduced(const OpCall& call, const Expr& loss) {
   if (call.integer("reduction") == at::Reduction::None) return loss;
   const Expr rounded = wide(to(loss, call.result(0)->dtype));
-  const Expr total = sum(rounded, {}, Keep::no);
+  const Expr total = sum(rounded, {}, KeepDims::no);
   return averages(call) ? total / static_cast<double>(loss.numel()) : total;
 }
 
@@ -97,8 +97,8 @@ Results nll_loss(const OpCall& call) {
   const ir::TensorType& result = *call.result(0);
   if (call.integer("reduction") == at::Reduction::None && x.rank() > 1)
     return {squeeze(loss, dim), call.builder().full({}, 0, call.result(1)->dtype, x)};
-  const Expr total_weight = sum(where(valid, weights, 0), {}, Keep::no);
-  const Expr total = sum(loss, {}, Keep::no);
+  const Expr total_weight = sum(where(valid, weights, 0), {}, KeepDims::no);
+  const Expr total = sum(loss, {}, KeepDims::no);
   return {view(averages(call) ? total / total_weight : total, result.static_sizes()), total_weight};
 }
 

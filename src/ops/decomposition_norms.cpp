@@ -23,7 +23,7 @@ double count(const Expr& x, const Dims& dims) {
 }
 
 /// No dimensions means none here; libtorch reads an empty list as all.
-Expr sum_over(const Expr& x, const Dims& dims, Keep keep) {
+Expr sum_over(const Expr& x, const Dims& dims, KeepDims keep) {
   return dims.empty() ? x : sum(x, dims, keep);
 }
 
@@ -33,9 +33,9 @@ struct Moments {
 
 /// In two passes, which loses nothing where the mean is large beside the deviation.
 Moments moments(const Expr& x, const Dims& dims) {
-  const Expr mean = sum_over(x, dims, Keep::yes) / count(x, dims);
+  const Expr mean = sum_over(x, dims, KeepDims::yes) / count(x, dims);
   const Expr centered = x - mean;
-  return {mean, centered, sum_over(centered * centered, dims, Keep::yes)};
+  return {mean, centered, sum_over(centered * centered, dims, KeepDims::yes)};
 }
 
 Expr inverse_deviation(const Expr& variance, double eps) {
@@ -191,8 +191,8 @@ Results batch_norm_backward(const OpCall& call) {
             : inverse_deviation(per_channel(call.tensor("running_var"), rank), call.number("eps"));
   const Expr weight = per_channel(call.tensor("weight"), rank);
   const std::vector<bool> mask = call.flags("output_mask");
-  const Expr g_sum = sum(g, dims, Keep::yes);
-  const Expr dot = sum((x - mean) * g, dims, Keep::yes);
+  const Expr g_sum = sum(g, dims, KeepDims::yes);
+  const Expr dot = sum((x - mean) * g, dims, KeepDims::yes);
 
   Results results(3);
   if (mask[0]) {
@@ -233,13 +233,14 @@ Results group_norm_backward(const OpCall& call) {
 
   Results results(3);
   if (mask[0]) {
-    const Expr dx = (weighted - sum(weighted, in_group, Keep::yes) / n -
-                     normal * (sum(weighted * normal, in_group, Keep::yes) / n)) *
+    const Expr dx = (weighted - sum(weighted, in_group, KeepDims::yes) / n -
+                     normal * (sum(weighted * normal, in_group, KeepDims::yes) / n)) *
                     inverse;
     results[0] = view(dx, call.tensor("input").sizes());
   }
-  if (mask[1]) results[1] = view(sum(g * normal, outside_channel, Keep::no), {call.integer("C")});
-  if (mask[2]) results[2] = view(sum(g, outside_channel, Keep::no), {call.integer("C")});
+  if (mask[1])
+    results[1] = view(sum(g * normal, outside_channel, KeepDims::no), {call.integer("C")});
+  if (mask[2]) results[2] = view(sum(g, outside_channel, KeepDims::no), {call.integer("C")});
   return results;
 }
 
@@ -264,24 +265,24 @@ Results layer_norm_backward(const OpCall& call) {
 
   Results results(3);
   if (mask[0]) {
-    results[0] = (weighted - sum(weighted, inner, Keep::yes) / n -
-                  normal * (sum(weighted * normal, inner, Keep::yes) / n)) *
+    results[0] = (weighted - sum(weighted, inner, KeepDims::yes) / n -
+                  normal * (sum(weighted * normal, inner, KeepDims::yes) / n)) *
                  inverse;
   }
-  if (mask[1]) results[1] = sum_over(g * normal, outer, Keep::no);
-  if (mask[2]) results[2] = sum_over(g, outer, Keep::no);
+  if (mask[1]) results[1] = sum_over(g * normal, outer, KeepDims::no);
+  if (mask[2]) results[2] = sum_over(g, outer, KeepDims::no);
   return results;
 }
 
 Results mean_of_all(const OpCall& call) {
   const Expr x = to(wide(call.tensor("self")), wide_dtype(call.result(0)->dtype));
-  return {sum(x, {}, Keep::no) / static_cast<double>(x.numel())};
+  return {sum(x, {}, KeepDims::no) / static_cast<double>(x.numel())};
 }
 
 Results mean_of_dims(const OpCall& call) {
   const Expr x = to(wide(call.tensor("self")), wide_dtype(call.result(0)->dtype));
   const Dims dims = reduced_dims(call, x);
-  return {fitted(call, 0, sum_over(x, dims, Keep::yes) / count(x, dims))};
+  return {fitted(call, 0, sum_over(x, dims, KeepDims::yes) / count(x, dims))};
 }
 
 Results standard_deviation(const OpCall& call) {

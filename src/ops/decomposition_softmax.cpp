@@ -13,7 +13,7 @@ Expr operand(const OpCall& call) { return call.wide("self"); }
 
 Expr softmax_of(const Expr& x, const Expr& largest, int64_t dim) {
   const Expr e = exp(x - largest);
-  return e / sum(e, {dim}, Keep::yes);
+  return e / sum(e, {dim}, KeepDims::yes);
 }
 
 }  // namespace
@@ -21,23 +21,23 @@ Expr softmax_of(const Expr& x, const Expr& largest, int64_t dim) {
 Results log_softmax(const OpCall& call) {
   const Expr x = operand(call);
   const int64_t dim = call.integer("dim");
-  const Expr shifted = x - amax(x, {dim}, Keep::yes);
-  return {shifted - log(sum(exp(shifted), {dim}, Keep::yes))};
+  const Expr shifted = x - amax(x, {dim}, KeepDims::yes);
+  return {shifted - log(sum(exp(shifted), {dim}, KeepDims::yes))};
 }
 
 Results log_softmax_backward(const OpCall& call) {
   const Expr g = call.wide("grad_output"), y = call.wide("output");
-  return {g - exp(y) * sum(g, {call.integer("dim")}, Keep::yes)};
+  return {g - exp(y) * sum(g, {call.integer("dim")}, KeepDims::yes)};
 }
 
 Results logsumexp(const OpCall& call) {
   const Expr x = call.wide("self");
   if (c10::isIntegralType(x.dtype(), /*includeBool=*/true)) return {};
   const std::vector<int64_t> dims = call.integers("dim");
-  const Expr largest = amax(x, dims, Keep::yes);
+  const Expr largest = amax(x, dims, KeepDims::yes);
   // Infinite rows would subtract infinity from itself.
   const Expr shift = where(equal(abs(largest), kInfinity), 0, largest);
-  const Expr result = log(sum(exp(x - shift), dims, Keep::yes)) + shift;
+  const Expr result = log(sum(exp(x - shift), dims, KeepDims::yes)) + shift;
   return {view(result, call.result(0)->static_sizes())};
 }
 
@@ -46,19 +46,19 @@ Results safe_softmax(const OpCall& call) {
   if (call.has("dtype")) return {};
   const Expr x = operand(call);
   const int64_t dim = call.integer("dim");
-  const Expr largest = amax(x, {dim}, Keep::yes);
+  const Expr largest = amax(x, {dim}, KeepDims::yes);
   return {where(equal(largest, -kInfinity), 0, softmax_of(x, largest, dim))};
 }
 
 Results softmax(const OpCall& call) {
   const Expr x = operand(call);
   const int64_t dim = call.integer("dim");
-  return {softmax_of(x, amax(x, {dim}, Keep::yes), dim)};
+  return {softmax_of(x, amax(x, {dim}, KeepDims::yes), dim)};
 }
 
 Results softmax_backward(const OpCall& call) {
   const Expr g = call.wide("grad_output"), y = call.wide("output");
-  return {(g - sum(g * y, {call.integer("dim")}, Keep::yes)) * y};
+  return {(g - sum(g * y, {call.integer("dim")}, KeepDims::yes)) * y};
 }
 
 }  // namespace tandem::ops::decompositions

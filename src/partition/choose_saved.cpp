@@ -27,14 +27,17 @@ constexpr Item item_of(FlowNetwork::Vertex vertex) { return (vertex - 2) / 2; }
 /// computes. Each item is an edge, whose capacity is what keeping it costs; cut, it is kept.
 class Chooser {
  public:
-  Chooser(const ir::Graph& joint, const ir::Signature& signature)
+  Chooser(const ir::Graph& joint, const ir::Signature& signature, Recompute recompute)
       : joint_(joint),
         graph_(joint),
         owners_(joint, signature),
-        weights_(keeping_weights(graph_, owners_)),
-        bans_(bans(graph_)) {
-    for (FlowNetwork::Vertex i = 0; i < enter(graph_.size()); ++i) network_.add_vertex();
+        weights_(keeping_weights(graph_, owners_, recompute)),
+        bans_(bans(graph_, recompute)) {
+    const bool once = recompute == Recompute::Views;
+    const FlowNetwork::Vertex vertices = enter(graph_.size()) + (once ? graph_.size() : 0);
+    for (FlowNetwork::Vertex i = 0; i < vertices; ++i) network_.add_vertex();
     for (Item item = 0; item < graph_.size(); ++item) add_item(item);
+    if (once) compute_once();
     require_bounded();
     cut_ = minimum_cut(network_, kSource, kSink);
     for (FlowNetwork::EdgeId edge : cut_.edges) {
@@ -79,6 +82,29 @@ class Chooser {
     for (Item user : graph_.users(item)) add_edge(leave(item), enter(user), kInfinite, kReads);
   }
 
+  /// Without dead nodes, what is not computed in the backward is computed in the forward. What the
+  /// forward computes on the way to a saved value, though nothing else of it needs that,
+  /// the backward does not compute again: a node in the forward has its operands there. Views,
+  /// numbers and constants are free; each stands for what it is made from.
+  void compute_once() {
+    const auto computed = [&](Item item) {
+      const ItemFacts& facts = graph_[item];
+      const bool is_free = facts.is_view || facts.is_number || facts.is_constant;
+      return is_free ? enter(graph_.size()) + item : enter(item);
+    };
+    for (Item item = 0; item < graph_.size(); ++item) {
+      if (graph_.only_in_backward(item)) continue;
+      if (computed(item) != enter(item))
+        add_edge(enter(item), computed(item), FlowNetwork::kInfinite, kReads);
+      for (Item read : graph_.operands(item))
+        add_edge(computed(item), computed(read), FlowNetwork::kInfinite, kReads);
+    }
+  }
+
+  bool stands_for_another(FlowNetwork::Vertex vertex) const {
+    return vertex >= enter(graph_.size());
+  }
+
   void require_bounded() const {
     const std::vector<FlowNetwork::EdgeId> path = infinite_path(network_, kSource, kSink);
     if (path.empty()) return;
@@ -92,6 +118,7 @@ class Chooser {
     };
     for (FlowNetwork::EdgeId id : path) {
       const FlowNetwork::Edge& edge = network_.edges()[index(id)];
+      if (stands_for_another(edge.from) || stands_for_another(edge.to)) continue;
       if (edge.from == kSource) {
         add_line(item_of(edge.to), " cannot be computed again: ", edge.reason);
       } else if (edge.to == kSink) {
@@ -177,6 +204,7 @@ class Keeper {
     const std::string_view ban =
         chooser_.ban(item).empty() ? chooser_.ban(maker) : chooser_.ban(item);
     const std::string cost = base::str("computing it again would take ", ops_to_repeat(item, kept));
+    if (ban == kNothingIsFused) return base::str(reader(item), "; ", cost);
     if (!ban.empty()) return base::str(reader(item), "; ", ban, ", ", cost);
     return base::str(reader(item), "; no more bytes than what it is computed from, ", cost);
   }
@@ -227,15 +255,17 @@ class Keeper {
 
 }  // namespace
 
-std::vector<ir::ValueId> minimum_crossing(const ir::Graph& joint, const ir::Signature& signature) {
-  const Chooser chooser(joint, signature);
+std::vector<ir::ValueId> minimum_crossing(const ir::Graph& joint, const ir::Signature& signature,
+                                          Recompute recompute) {
+  const Chooser chooser(joint, signature, recompute);
   std::vector<ir::ValueId> values;
   for (Item item : chooser.chosen()) values.push_back(chooser.graph()[item].value);
   return values;
 }
 
-std::vector<SavedValue> choose_saved(const ir::Graph& joint, const ir::Signature& signature) {
-  const Chooser chooser(joint, signature);
+std::vector<SavedValue> choose_saved(const ir::Graph& joint, const ir::Signature& signature,
+                                     Recompute recompute) {
+  const Chooser chooser(joint, signature, recompute);
   return Keeper(joint, chooser).run();
 }
 

@@ -57,6 +57,7 @@ ItemFacts facts_of(const ir::Graph& joint, const ir::Node& node) {
       break;
     }
     case ir::NodeKind::Constant:
+      facts.is_constant = true;
       facts.fusible = false;
       break;
     case ir::NodeKind::Region:

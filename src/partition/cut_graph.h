@@ -25,6 +25,7 @@ struct ItemFacts {
   bool is_tangent = false;
   bool is_view = false;
   bool is_number = false;
+  bool is_constant = false;
   bool joins = false;                  // writes what it is given side by side: `cat`
   bool pure = true;                    // may be left out, moved, repeated
   bool cheap = true;                   // computed twice rather than kept

@@ -42,13 +42,33 @@ KeepingWeight weight_of(const CutGraph& graph, const MemoryOwners& owners, Item 
   return {FlowNetwork::kInfinite, "a copy of it would have other strides"};
 }
 
+/// Every value is in memory anyway, so only what would stay longer counts. Of equals what the
+/// forward computes wins over what it would have to take over from the backward.
+KeepingWeight plain_weight_of(const CutGraph& graph, const MemoryOwners& owners, Item item) {
+  const ItemFacts& facts = graph[item];
+  const KeepingWeight weight = weight_of(graph, owners, item, 0);
+  if (weight.bytes == FlowNetwork::kInfinite) return weight;
+  const Keep how = owners.how_to_keep(facts.value);
+  const bool is_free = how != Keep::AsCopy && (!facts.in_backward || facts.is_view) &&
+                       owners.is_visible(facts.value);
+  if (is_free) return {0};
+  const int64_t bytes = how == Keep::AsCopy ? facts.bytes : graph[graph.of(facts.memory)].bytes;
+  constexpr int64_t kUnit = 1024;
+  return {kUnit * bytes + (facts.in_backward ? 1 : 0)};
+}
+
 }  // namespace
 
-std::vector<KeepingWeight> keeping_weights(const CutGraph& graph, const MemoryOwners& owners) {
+std::vector<KeepingWeight> keeping_weights(const CutGraph& graph, const MemoryOwners& owners,
+                                           Recompute recompute) {
   const std::vector<int32_t> distance = distance_from_backward(graph);
   std::vector<KeepingWeight> weights(static_cast<size_t>(graph.size()));
   for (Item item = 0; item < graph.size(); ++item) {
     if (graph.only_in_backward(item)) continue;
+    if (recompute == Recompute::Views) {
+      weights[static_cast<size_t>(item)] = plain_weight_of(graph, owners, item);
+      continue;
+    }
     weights[static_cast<size_t>(item)] =
         weight_of(graph, owners, item, distance[static_cast<size_t>(item)]);
   }

@@ -28,6 +28,8 @@ class MemoryOwners {
   Keep how_to_keep(ir::ValueId value) const;
   /// The recorded backward reads its memory: eager keeps it.
   bool is_read_directly(ir::ValueId value) const { return read_[root(value)]; }
+  /// The caller has its memory, before the call or after it.
+  bool is_visible(ir::ValueId value) const { return visible_[root(value)]; }
 
  private:
   size_t root(ir::ValueId value) const {

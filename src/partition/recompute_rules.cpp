@@ -13,8 +13,11 @@ size_t index(int32_t id) { return static_cast<size_t>(id); }
 /// The rules one after the other; an item keeps the first reason that it is given.
 class Bans {
  public:
-  explicit Bans(const CutGraph& graph)
-      : graph_(graph), reasons_(index(graph.size())), order_(index(graph.size()), kNoItem) {
+  Bans(const CutGraph& graph, Recompute recompute)
+      : graph_(graph),
+        recompute_(recompute),
+        reasons_(index(graph.size())),
+        order_(index(graph.size()), kNoItem) {
     for (Item item = 0; item < graph.size(); ++item) {
       if (!graph.needed_by_forward(item)) continue;
       order_[index(item)] = static_cast<int32_t>(forward_.size());
@@ -27,6 +30,7 @@ class Bans {
       if (const std::string_view reason = reason_by_itself(item); !reason.empty())
         ban(item, reason);
     }
+    if (recompute_ == Recompute::Views) return std::move(reasons_);
     ban_what_is_used_far_apart();
     ban_ends_of_long_chains();
     return std::move(reasons_);
@@ -50,6 +54,8 @@ class Bans {
     if (!facts.pure) return "it draws or has an effect";
     if (!facts.cheap) return "it is costly to compute";
     if (facts.follows_default_dtype) return "its dtype follows the thread's default";
+    if (recompute_ == Recompute::Views && !facts.is_constant && !facts.is_number)
+      return kNothingIsFused;
     if (facts.is_number) return {};  // cannot be kept, so the rules about memory say nothing
     if (is_materialised_in_backward(item)) return "the backward needs it in memory";
     if (shrinks_its_operands(item)) return "it is small beside what it is computed from";
@@ -147,6 +153,7 @@ class Bans {
   }
 
   const CutGraph& graph_;
+  Recompute recompute_;
   std::vector<std::string_view> reasons_;  // by item
   std::vector<int32_t> order_;             // by item, of what the forward needs
   std::vector<Item> forward_;              // by order
@@ -176,6 +183,8 @@ std::vector<int32_t> distance_from_backward(const CutGraph& graph) {
   return distance;
 }
 
-std::vector<std::string_view> bans(const CutGraph& graph) { return Bans(graph).run(); }
+std::vector<std::string_view> bans(const CutGraph& graph, Recompute recompute) {
+  return Bans(graph, recompute).run();
+}
 
 }  // namespace tandem::partition

@@ -135,10 +135,12 @@ constexpr Variable kVariables[] = {
        return pick(options.on_unsupported, value,
                    {{"error", OnUnsupported::error}, {"eager", OnUnsupported::eager}});
      }},
-    {"TANDEM_PARTITIONER", "default or min_cut",
+    {"TANDEM_PARTITIONER", "default, min_cut or min_cut_recompute",
      [](Options& options, const std::string& value) {
        return pick<Partitioner>(options.partitioner, value,
-                                {{"default", default_partition}, {"min_cut", min_cut}});
+                                {{"default", default_partition},
+                                 {"min_cut", min_cut},
+                                 {"min_cut_recompute", min_cut_recompute}});
      }},
     {"TANDEM_PEAK_LIMIT_BYTES", "an integer, at least 1",
      [](Options& options, const std::string& value) {

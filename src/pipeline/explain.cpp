@@ -130,6 +130,7 @@ void describe_compiled(std::ostream& out, const Explanation& explanation) {
   describe_inputs(out, explanation);
   describe_results(out, explanation);
   if (split.signature.training) out << describe_saved(split, "  ");
+  out << describe_memory(entry, "  ");
 }
 
 bool starts_with_any(const std::string& text, std::initializer_list<const char*> words) {
@@ -171,7 +172,13 @@ void describe_settings(std::ostream& out, const Options& options) {
   }
   using Plain = Split (*)(const Joint&, const Options&);
   const Plain* partitioner = options.partitioner.target<Plain>();
-  if (!partitioner || *partitioner != &default_partition) remark(set, "partitioner of your own");
+  if (partitioner && *partitioner == &default_partition) {
+    remark(set, "partitioner = default_partition");
+  } else if (partitioner && *partitioner == &min_cut_recompute) {
+    remark(set, "partitioner = min_cut_recompute");
+  } else if (!partitioner || *partitioner != &min_cut) {
+    remark(set, "partitioner of your own");
+  }
   if (options.max_entries != defaults.max_entries) {
     remark(set, base::str("max_entries = ", options.max_entries));
   }

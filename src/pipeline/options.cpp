@@ -42,9 +42,8 @@ const char* word(IntegerSizes value) {
 }
 
 void check_values(const Options& options) {
-  TANDEM_REQUIRE(
-      options.partitioner, "options", "partitioner is empty",
-      "\n  remedy: leave it out, or give tandem::default_partition or a function of your own");
+  TANDEM_REQUIRE(options.partitioner, "options", "partitioner is empty",
+                 "\n  remedy: leave it out, or give tandem::min_cut or a function of your own");
   TANDEM_REQUIRE(
       options.max_entries >= 1, "options", "max_entries is ", options.max_entries,
       ": expected at least 1",

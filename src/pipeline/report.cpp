@@ -1,6 +1,7 @@
 #include "pipeline/report.h"
 
 #include "base/error.h"
+#include "partition/memory_course.h"
 #include "partition/saved_values.h"
 #include "pipeline/environment.h"
 
@@ -8,6 +9,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
+#include <span>
 #include <sstream>
 
 namespace tandem::pipeline {
@@ -71,6 +74,34 @@ std::string describe_saved(const Split& split, const std::string& indent) {
   return out.str();
 }
 
+std::string describe_memory(const runtime::EntryState& entry, const std::string& indent) {
+  using Half = runtime::PeakMeter::Half;
+  const Split& split = entry.split();
+  const auto course = [](const ir::Graph& graph, std::span<const int64_t> released) {
+    return partition::memory_course(graph, partition::order_of(graph), released);
+  };
+  const partition::MemoryCourse forward = course(split.forward, {});
+  const auto forward_seen = entry.peak_meter().measured(Half::Forward);
+  std::ostringstream out;
+  const auto line = [&](const char* what, int64_t predicted, std::optional<int64_t> seen) {
+    out << indent
+        << fmt::format("  {:<18}  {:>10}  {}\n", what, bytes_text(predicted),
+                       seen ? bytes_text(*seen) : "not run yet");
+  };
+  out << indent << "memory over the level before a step: predicted, measured in the first one\n";
+  line("forward, at most", forward.peak,
+       forward_seen ? std::optional(forward_seen->peak) : std::nullopt);
+  if (!split.signature.training) return out.str();
+  const auto backward_seen = entry.peak_meter().measured(Half::Backward);
+  line("after the forward", forward.end,
+       forward_seen ? std::optional(forward_seen->end) : std::nullopt);
+  line("backward, at most",
+       forward.end + course(split.backward, partition::released_bytes(split)).peak,
+       forward_seen && backward_seen ? std::optional(forward_seen->end + backward_seen->peak)
+                                     : std::nullopt);
+  return out.str();
+}
+
 std::string describe_entry(const runtime::EntryState& entry) {
   const Split& split = entry.split();
   std::ostringstream out;
@@ -81,6 +112,7 @@ std::string describe_entry(const runtime::EntryState& entry) {
   if (split.signature.training) out << describe_saved(split);
   out << entry.forward().report();
   if (split.signature.training) out << entry.backward().whole().report();
+  out << describe_memory(entry);
   out << "serves a call when\n";
   for (const std::string& guard : entry.guards().texts()) out << "  " << guard << "\n";
   return out.str();

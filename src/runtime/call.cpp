@@ -106,7 +106,10 @@ detail::Flat run(const std::shared_ptr<const EntryState>& entry, const detail::F
   std::vector<at::Tensor> outputs;
   {
     at::AutoDispatchBelowADInplaceOrView below;
-    if (profiled) [[unlikely]] {
+    if (entry->peak_meter().wants(PeakMeter::Half::Forward)) [[unlikely]] {
+      outputs = entry->peak_meter().measure(PeakMeter::Half::Forward,
+                                            [&] { return entry->forward().run(inputs); });
+    } else if (profiled) [[unlikely]] {
       RECORD_FUNCTION("tandem::forward", c10::ArrayRef<const c10::IValue>{});
       outputs = entry->forward().run(inputs);
     } else {

@@ -127,7 +127,11 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
   std::vector<at::Tensor> gradients;
   {
     RECORD_FUNCTION("tandem::backward", c10::ArrayRef<const c10::IValue>{});
-    gradients = backward.kernels->run(inputs);
+    PeakMeter& meter = entry_->peak_meter();
+    gradients = meter.wants(PeakMeter::Half::Backward)
+                    ? meter.measure(PeakMeter::Half::Backward,
+                                    [&] { return backward.kernels->run(inputs); })
+                    : backward.kernels->run(inputs);
   }
   autograd::variable_list ordered(part.edges.size());
   for (size_t i = 0; i < part.edges.size(); ++i) {

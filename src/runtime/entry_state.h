@@ -5,6 +5,7 @@
 #include "runtime/edge_pool.h"
 #include "runtime/gradient_functions.h"
 #include "runtime/guards.h"
+#include "runtime/peak_meter.h"
 #include "runtime/primals.h"
 #include "tandem/entry.h"
 #include "tandem/stages.h"
@@ -63,6 +64,8 @@ class EntryState {
   Executable& forward() const { return *forward_; }
   BackwardKernels& backward() const { return *backward_; }
   EdgePool& edge_pool() const { return edge_pool_; }
+  /// Of the first forward and the first backward.
+  PeakMeter& peak_meter() const { return peak_meter_; }
 
  private:
   void compile_parts();
@@ -79,6 +82,7 @@ class EntryState {
   std::unique_ptr<BackwardKernels> backward_;  // null in an inference entry
   mutable std::atomic<int64_t> calls_{0};
   mutable EdgePool edge_pool_;
+  mutable PeakMeter peak_meter_;
   PrimalPlan primals_;
   mutable GradientFunctions gradients_;
   size_t argument_count_ = 0;

@@ -189,7 +189,7 @@ class Opt(ToolTest):
 
 class Split(ToolTest):
     def test_both_halves_and_what_is_saved(self):
-        self.expect("split", self.file(JOINT), "--partitioner", "min_cut", out=FORWARD + BACKWARD, error=(
+        self.expect("split", self.file(JOINT), "--partitioner", "min_cut_recompute", out=FORWARD + BACKWARD, error=(
             "# saved: 1 value, 0 bytes\n"
             "#              0  %x: an input that the backward reads (by reference, 0 bytes)\n"
             "# computed again: 1 value, 16 bytes\n"

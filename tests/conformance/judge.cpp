@@ -187,7 +187,7 @@ class Judge {
   /// What the backward computes again it need not have kept.
   void run_min_cut() {
     Options options;
-    options.partitioner = min_cut;
+    options.partitioner = min_cut_recompute;
     const Program program = make();
     const Handle handle = compile(program, options);
     for (int number = 0; number < 2; ++number) {

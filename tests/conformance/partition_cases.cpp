@@ -176,7 +176,7 @@ void joint_pass(Session&) {
 
 // ---- min-cut ----
 
-void by_min_cut(Options& options) { options.partitioner = min_cut; }
+void by_min_cut(Options& options) { options.partitioner = min_cut_recompute; }
 
 /// Inputs and outputs of the two halves.
 Settings halves(size_t forward_in, size_t forward_out, size_t backward_in, size_t backward_out) {
@@ -221,7 +221,7 @@ void min_cut_called_by_hand(Session& session) {
                     [=](Options& options) {
                       options.partitioner = [=](const Joint& joint, const Options& given) {
                         ++*called;
-                        return min_cut(joint, given);
+                        return min_cut_recompute(joint, given);
                       };
                     }),
                 settings);
@@ -240,7 +240,7 @@ void min_cut_with_sizes(Session& session) {
         return {all.mm(a[1]), a[1], all.mm(a[1]).mm(a[1])};
       },
       [](Options& options) {
-        options.partitioner = min_cut;
+        options.partitioner = min_cut_recompute;
         options.dynamic = Dynamic::always;
       }));
 }

@@ -278,7 +278,7 @@ Category random_numbers() {
                                              .sin()
                                              .sin()};
                                },
-                               [](Options& options) { options.partitioner = min_cut; }),
+                               [](Options& options) { options.partitioner = min_cut_recompute; }),
                            draws("aten::rand_like", 2, 0));
            }},
           {"test_checkpoint",

@@ -39,7 +39,8 @@ void expect_same_lines(const Program& program, const Run& run, Options options =
   run(program);
   const Lines expected = taken_lines();
   EXPECT_FALSE(expected.empty());
-  for (const Partitioner& partitioner : {Partitioner(default_partition), Partitioner(min_cut)}) {
+  for (const Partitioner& partitioner :
+       {Partitioner(default_partition), Partitioner(min_cut_recompute)}) {
     options.partitioner = partitioner;
     const auto compiled =
         tandem::compile_boxed([=](Tensors list) { return program(list); }, options);

@@ -30,7 +30,7 @@ std::string text_of(const char* name, const char* value) {
 TEST(OptionsErrors, ValuesThatMakeNoSense) {
   EXPECT_EQ(text_of<UserError>({.partitioner = nullptr}),
             "options: partitioner is empty\n"
-            "  remedy: leave it out, or give tandem::default_partition or a function of your own");
+            "  remedy: leave it out, or give tandem::min_cut or a function of your own");
   EXPECT_EQ(text_of<UserError>({.max_entries = 0}),
             "options: max_entries is 0: expected at least 1\n"
             "  remedy: 1 keeps a single entry; to run without Tandem, call your function itself");
@@ -121,7 +121,8 @@ TEST(OptionsErrors, AnEnvironmentVariableThatCannotBeRead) {
   EXPECT_EQ(text_of<UserError>("TANDEM_ON_UNSUPPORTED", "x"),
             expected("TANDEM_ON_UNSUPPORTED cannot be read: expected error or eager, got \"x\""));
   EXPECT_EQ(text_of<UserError>("TANDEM_PARTITIONER", "x"),
-            expected("TANDEM_PARTITIONER cannot be read: expected default or min_cut, got \"x\""));
+            expected("TANDEM_PARTITIONER cannot be read: expected default, min_cut or "
+                     "min_cut_recompute, got \"x\""));
   EXPECT_EQ(
       text_of<UserError>("TANDEM_PEAK_LIMIT_BYTES", "1GB"),
       expected(

@@ -7,7 +7,7 @@
 //   graph g(...) { ... }
 //
 // Run lines: `opt --passes=...` prints each graph after the passes, `partition` prints the halves
-// of a joint graph, with `--partitioner=min_cut` those of the other partitioner.
+// of a joint graph, with `--partitioner=min_cut_recompute` those of the other partitioner.
 // TANDEM_UPDATE_GOLDEN=1 writes what came out into the files; review the diff.
 
 #include "passes/registry.h"
@@ -107,8 +107,8 @@ std::string execute(const GoldenFile& golden) {
   if (run.starts_with(kPasses))
     return run_passes(run.substr(kPasses.size()), ir::parse_all(golden.input));
   if (run == "partition") return run_partition(default_partition, ir::parse_all(golden.input));
-  if (run == "partition --partitioner=min_cut")
-    return run_partition(min_cut, ir::parse_all(golden.input));
+  if (run == "partition --partitioner=min_cut_recompute")
+    return run_partition(min_cut_recompute, ir::parse_all(golden.input));
   ADD_FAILURE() << "unknown run line: " << run;
   return {};
 }

@@ -1,3 +1,5 @@
+#include "partition/min_cut.h"
+
 #include "support/error_text.h"
 #include "support/graph_text.h"
 #include "tandem/error.h"
@@ -20,7 +22,7 @@ Joint joint_of(const char* text) {
   return joint;
 }
 
-Split split(const char* text) { return min_cut(joint_of(text), Options{}); }
+Split split(const char* text) { return min_cut_recompute(joint_of(text), Options{}); }
 
 std::vector<std::string> saved_names(const Split& parts) {
   std::vector<std::string> names;
@@ -358,6 +360,65 @@ TEST(MinCut, ComputesAgainJustBeforeUse) {
       %dx: f32[64] = aten.mul.Tensor(%da, %cx)
       return %dx: grad 0, %dz: grad 1
     })");
+}
+
+// ---- on a backend that fuses nothing ----
+
+Split split_without_fusion(const char* text) {
+  return partition::cut_at_minimum(joint_of(text), partition::Recompute::Views);
+}
+
+// Computing the cosine again would be one more pass over memory.
+TEST(MinCutWithoutFusion, KeepsWhatTheForwardComputedAndRepeatsViewsOnly) {
+  const Split parts = split_without_fusion(R"(
+    graph g.joint(%x: f32[64] user_input 0, %dy: f32[] tangent 0) {
+      %c: f32[64] = aten.cos(%x)
+      %s: f32[64] = aten.sin(%c)
+      %y: f32[] = aten.sum(%s, dtype=none)
+      backward:
+      %e: f32[64] (0) = aten.expand(%dy, [64], implicit=false)
+      %cc: f32[64] = aten.cos(%c)
+      %dc: f32[64] = aten.mul.Tensor(%e, %cc)
+      %sx: f32[64] = aten.sin(%x)
+      %n: f32[64] = aten.neg(%sx)
+      %dx: f32[64] = aten.mul.Tensor(%dc, %n)
+      return %y: output 0, %dx: grad 0
+    })");
+  EXPECT_EQ(saved_names(parts), (Names{"x", "c"}));
+  EXPECT_TRUE(parts.recomputed.empty());
+}
+
+// The mask is computed once, wherever that is: in the forward it replaces four times its bytes.
+TEST(MinCutWithoutFusion, KeepsTheMaskThatTheBackwardWouldHaveComputed) {
+  const Split parts = split_without_fusion(R"(
+    graph g.joint(%x: f32[64] user_input 0, %dy: f32[] tangent 0) {
+      %h: f32[64] = aten.exp(%x)
+      %r: f32[64] = aten.clamp_min(%h, 1)
+      %y: f32[] = aten.sum(%r, dtype=none)
+      backward:
+      %e: f32[64] (0) = aten.expand(%dy, [64], implicit=false)
+      %m: bool[64] = aten.gt.Scalar(%h, 1)
+      %dh: f32[64] = aten.mul.Tensor(%e, %m)
+      return %y: output 0, %dh: grad 0
+    })");
+  EXPECT_EQ(saved_names(parts), Names{"m"});
+  EXPECT_EQ(parts.saved[0].bytes, 64);
+}
+
+// The caller holds its argument in any case, so the smaller mask would be bytes on top.
+TEST(MinCutWithoutFusion, AnArgumentThatEagerKeepsCostsNothing) {
+  const Split parts = split_without_fusion(R"(
+    graph g.joint(%x: f32[64] user_input 0, %dy: f32[] tangent 0) {
+      %r: f32[64] = aten.clamp_min(%x, 1)
+      %y: f32[] = aten.sum(%r, dtype=none)
+      backward:
+      %e: f32[64] (0) = aten.expand(%dy, [64], implicit=false)
+      %m: bool[64] = aten.gt.Scalar(%x, 1)
+      %dh: f32[64] = aten.mul.Tensor(%e, %m)
+      return %y: output 0, %dh: grad 0
+    })");
+  EXPECT_EQ(saved_names(parts), Names{"x"});
+  EXPECT_EQ(parts.saved[0].bytes, 0);
 }
 
 }  // namespace

@@ -1,0 +1,57 @@
+#pragma once
+
+#include "partition/memory_course.h"
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+namespace tandem::runtime {
+
+/// What the kernels of an entry took from libtorch's CPU allocator when they ran for the first
+/// time, to stand beside what was predicted.
+class PeakMeter {
+ public:
+  enum class Half : uint8_t { Forward, Backward };
+
+  /// Not measured yet.
+  bool wants(Half half) const { return !done_[place(half)].load(std::memory_order_relaxed); }
+
+  /// Runs and measures. While somebody else watches this thread's memory, a profiler, it only runs.
+  template <class Run>
+  auto measure(Half half, const Run& run) {
+    Probe probe;
+    auto result = run();
+    if (const auto course = probe.course()) note(half, *course);
+    return result;
+  }
+
+  std::optional<partition::MemoryCourse> measured(Half half) const;
+
+ private:
+  /// Counts for this thread while it lives.
+  class Probe {
+   public:
+    Probe();
+    ~Probe();
+    Probe(const Probe&) = delete;
+    Probe& operator=(const Probe&) = delete;
+    std::optional<partition::MemoryCourse> course() const;
+
+   private:
+    struct State;
+    std::unique_ptr<State> state_;
+  };
+
+  static size_t place(Half half) { return static_cast<size_t>(half); }
+  void note(Half half, const partition::MemoryCourse& course);
+
+  mutable std::mutex mutex_;
+  std::array<std::optional<partition::MemoryCourse>, 2> courses_;
+  std::array<std::atomic<bool>, 2> done_{};
+};
+
+}  // namespace tandem::runtime
