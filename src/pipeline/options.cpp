@@ -126,7 +126,7 @@ bool set_pass_switches(const std::vector<std::string>& words) {
 
 bool runs(const PassInfo& pass, Rounding rounding) {
   if (!pass.exact && rounding != Rounding::fast) return false;
-  bool on = true;
+  bool on = pass.on_by_default;
   PassSwitches& switches = pass_switches();
   const std::lock_guard lock(switches.mutex);
   for (const std::string& word : switches.words) {

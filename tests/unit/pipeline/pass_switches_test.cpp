@@ -51,6 +51,15 @@ TEST(PassSwitches, TheLastWordCounts) {
   set_pass_switches({});
 }
 
+TEST(PassSwitches, APassThatIsOffByDefaultRunsIfNamed) {
+  set_pass_switches({});
+  const PassInfo optional{"merge-views", "for this test", nullptr, true, false};
+  EXPECT_FALSE(runs(optional, Rounding::eager));
+  set_pass_switches({"merge-views"});
+  EXPECT_TRUE(runs(optional, Rounding::eager));
+  set_pass_switches({});
+}
+
 // Nobody who wants eager's bits gets others by naming a pass.
 TEST(PassSwitches, AnInexactPassNeedsFreeRounding) {
   const PassInfo inexact{"merge-views", "for this test", nullptr, false};
