@@ -82,8 +82,8 @@ void optimise_graphs(const OptOptions& options) {
 
 void list_passes() {
   for (const PassInfo& pass : registered_passes()) {
-    std::cout << fmt::format("{:<22} {}{}\n", pass.name, pass.summary,
-                             pass.exact ? "" : " (changes rounding)");
+    std::cout << fmt::format("{:<20} {:<8} {:<4} {}\n", pass.name, pass.exact ? "exact" : "inexact",
+                             pass.on_by_default ? "on" : "off", pass.summary);
   }
 }
 

@@ -22,7 +22,8 @@ struct PassInfo {
   const char* name;     // `remove-dead-nodes`
   const char* summary;  // one line
   PassFn run;
-  bool exact;  // keeps eager's bits, see docs/reference/differences.md
+  bool exact;                 // keeps eager's bits, see docs/reference/differences.md
+  bool on_by_default = true;  // TANDEM_PASSES switches it
 };
 
 /// Every pass, sorted by name.

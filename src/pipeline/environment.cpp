@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "pipeline/options.h"
 #include "tandem/stages.h"
 #include "tracing/source_lines.h"
 
@@ -56,6 +57,16 @@ bool read_number(std::optional<T>& field, const std::string& value) {
   if (!read_number(number, value)) return false;
   field = number;
   return true;
+}
+
+std::vector<std::string> split_at_commas(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t start = 0; start <= text.size();) {
+    const size_t comma = std::min(text.find(',', start), text.size());
+    parts.push_back(text.substr(start, comma - start));
+    start = comma + 1;
+  }
+  return parts;
 }
 
 // Sorted by name. Fields that hold pointers or functions have no text, so they are not here.
@@ -142,6 +153,8 @@ constexpr Variable kVariables[] = {
                                  {"min_cut", min_cut},
                                  {"min_cut_recompute", min_cut_recompute}});
      }},
+    {"TANDEM_PASSES", "passes with commas between them, those to be left out with a - before them",
+     [](Options&, const std::string& value) { return set_pass_switches(split_at_commas(value)); }},
     {"TANDEM_PEAK_LIMIT_BYTES", "an integer, at least 1",
      [](Options& options, const std::string& value) {
        return read_number(options.peak_limit_bytes, value) && *options.peak_limit_bytes >= 1;
@@ -216,6 +229,7 @@ std::map<std::string, std::string> tandem_variables() {
 Options apply_environment(Options options) {
   base::set_log_level(base::LogLevel::Warning);
   tracing::set_source_lines(true);
+  set_pass_switches({});
   for (const auto& [name, value] : tandem_variables()) {
     const Variable* variable = find_variable(name);
     if (variable == nullptr) {

@@ -1,10 +1,16 @@
 #include "pipeline/options.h"
 
 #include "base/error.h"
+#include "passes/registry.h"
 #include "tandem/backend.h"
 #include "tandem/stages.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace tandem {
 
@@ -88,6 +94,46 @@ void check_built(const Options& options) {
 }
 
 }  // namespace
+
+namespace {
+
+/// Read by every compile, written where the environment is read.
+struct PassSwitches {
+  std::mutex mutex;
+  std::vector<std::string> words;
+};
+PassSwitches& pass_switches() {
+  static PassSwitches switches;
+  return switches;
+}
+
+bool names_a_pass(std::string_view word) {
+  if (word.starts_with('-')) word.remove_prefix(1);
+  return std::ranges::any_of(passes::all_passes(),
+                             [&](const PassInfo& pass) { return word == pass.name; });
+}
+
+}  // namespace
+
+bool set_pass_switches(const std::vector<std::string>& words) {
+  if (!std::ranges::all_of(words, names_a_pass)) return false;
+  PassSwitches& switches = pass_switches();
+  const std::lock_guard lock(switches.mutex);
+  switches.words = words;
+  return true;
+}
+
+bool runs(const PassInfo& pass, Rounding rounding) {
+  if (!pass.exact && rounding != Rounding::fast) return false;
+  bool on = pass.on_by_default;
+  PassSwitches& switches = pass_switches();
+  const std::lock_guard lock(switches.mutex);
+  for (const std::string& word : switches.words) {
+    if (word == pass.name) on = true;
+    if (word == std::string("-") + pass.name) on = false;
+  }
+  return on;
+}
 
 void check_options(const Options& options) {
   check_values(options);

@@ -1,6 +1,10 @@
 #pragma once
 
 #include "tandem/options.h"
+#include "tandem/pass.h"
+
+#include <string>
+#include <vector>
 
 namespace tandem::pipeline {
 
@@ -8,5 +12,13 @@ namespace tandem::pipeline {
 /// for a field that is not built yet and is not at its default. Call it on what `apply_environment`
 /// returns.
 void check_options(const Options& options);
+
+/// Which passes the process leaves out or adds, as TANDEM_PASSES says: names, with a `-` before
+/// them to leave them out. False, and nothing changes, if a word names no pass.
+bool set_pass_switches(const std::vector<std::string>& words);
+
+/// Whether a pass runs: the last word about it counts, otherwise its row; one that is not exact
+/// never runs without free rounding.
+bool runs(const PassInfo& pass, Rounding rounding);
 
 }  // namespace tandem::pipeline

@@ -8,6 +8,7 @@
 #include "passes/decompose.h"
 #include "passes/registry.h"
 #include "passes/remove_dead_nodes.h"
+#include "pipeline/options.h"
 #include "runtime/gradient_call.h"
 #include "signature/read_signature.h"
 #include "tracing/ambient.h"
@@ -173,6 +174,9 @@ std::span<const char* const> joint_passes() { return kJointPasses; }
 void run_passes(ir::Graph& graph, const Decompositions& table, StageLog& log) {
   passes::PassObserver observer;
   observer.verify = kVerifyEveryStep;
+  for (const PassInfo& pass : passes::all_passes()) {
+    if (!runs(pass, Rounding::eager)) observer.disabled.insert(pass.name);
+  }
   observer.after_step = [&](const passes::StepReport& step) {
     if (!step.disabled) log.note_step("passes", std::string(step.name), step.seconds);
     log.dump(std::string(step.name), step.graph, step.changes > 0);

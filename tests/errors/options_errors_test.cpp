@@ -120,6 +120,10 @@ TEST(OptionsErrors, AnEnvironmentVariableThatCannotBeRead) {
             expected("TANDEM_ON_OVERFLOW cannot be read: expected eager or error, got \"x\""));
   EXPECT_EQ(text_of<UserError>("TANDEM_ON_UNSUPPORTED", "x"),
             expected("TANDEM_ON_UNSUPPORTED cannot be read: expected error or eager, got \"x\""));
+  EXPECT_EQ(
+      text_of<UserError>("TANDEM_PASSES", "-merge-views,x"),
+      expected("TANDEM_PASSES cannot be read: expected passes with commas between them, those "
+               "to be left out with a - before them, got \"-merge-views,x\""));
   EXPECT_EQ(text_of<UserError>("TANDEM_PARTITIONER", "x"),
             expected("TANDEM_PARTITIONER cannot be read: expected default, min_cut or "
                      "min_cut_recompute, got \"x\""));
