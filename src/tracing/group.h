@@ -28,7 +28,8 @@ struct Group {
   bool is_leaf = true;
 };
 
-/// Whether its history follows the writes to a tensor that it is a view of.
+/// Whether its history follows the writes to a tensor that it is a view of, of which a trace can
+/// take such a view.
 bool is_differentiable_view(const at::Tensor& tensor);
 
 /// Which of the tensors a write to one of them may concern: components of two and more different

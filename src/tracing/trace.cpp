@@ -143,6 +143,7 @@ void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
       is_differentiable_view(real))
     add_group({&real, 1});
   const auto group = group_of_.find(real.unsafeGetTensorImpl());
+  const bool is_closed_over = role.role != ir::Role::UserInput;
   const bool in_inference = ambient_.caller_in_inference_mode();
   StandIn stand_in =
       group == group_of_.end()
@@ -162,10 +163,32 @@ void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
       stand_in.group = static_cast<int64_t>(group->second);
       groups_[group->second].members.push_back(here);
     }
+    if (stand_in.group < 0 && is_closed_over) borrow_counter(stand_in);
     share_counter(stand_in);
   }
   stand_ins_.push_back(std::move(stand_in));
   real_versions_.push_back(version_of(real));
+}
+
+/// A custom function is given a closed-over tensor itself, not its stand-in. What it saves notes
+/// the version at that moment, and what is written later must be found modified: so both count
+/// writes together, until the trace is over.
+void Trace::borrow_counter(StandIn& stand_in) {
+  c10::TensorImpl& real = *stand_in.real.unsafeGetTensorImpl();
+  if (!real.version_counter().enabled() || stand_in.tensor.is_inference()) return;
+  const bool is_known = std::ranges::any_of(borrowed_, [&](const Borrowed& one) {
+    return libtorch::same_counter(*one.of.unsafeGetTensorImpl(), real);
+  });
+  if (!is_known) borrowed_.push_back({stand_in.real, version_of(stand_in.real)});
+  stand_in.tensor.unsafeGetTensorImpl()->set_version_counter(real.version_counter());
+  stand_in.version = version_of(stand_in.tensor);
+}
+
+Trace::~Trace() {
+  for (const Borrowed& one : borrowed_) {
+    c10::VariableVersion counter = one.of.unsafeGetTensorImpl()->version_counter();
+    counter.set_version(one.version);
+  }
 }
 
 /// Views and detached copies have one version counter together: a write to one counts for all.
@@ -273,13 +296,18 @@ bool Trace::compare_inputs(ir::ValueId a, ir::ValueId b) {
   return facts.equal;
 }
 
+bool Trace::has_borrowed(const StandIn& stand_in) {
+  return libtorch::same_counter(*stand_in.real.unsafeGetTensorImpl(),
+                                *stand_in.tensor.unsafeGetTensorImpl());
+}
+
 /// mark_dirty() in a custom function counts a write of the tensor that it is given: of a
 /// closed-over one itself, since that is what the function has. The call shall count it, each time.
 void Trace::take_over_versions() {
   for (size_t i = 0; i < stand_ins_.size(); ++i) {
     const StandIn& one = stand_ins_[i];
     const uint32_t counted = version_of(one.real) - real_versions_[i];
-    if (counted == 0 || one.duplicate_of >= 0 || one.counter_of >= 0) continue;
+    if (counted == 0 || one.duplicate_of >= 0 || one.counter_of >= 0 || has_borrowed(one)) continue;
     c10::VariableVersion real = one.real.unsafeGetTensorImpl()->version_counter();
     real.set_version(real_versions_[i]);
     c10::VariableVersion here = one.tensor.unsafeGetTensorImpl()->version_counter();

@@ -55,6 +55,7 @@ class Trace {
         size_t own_tensors = std::numeric_limits<size_t>::max());
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
+  ~Trace();
 
   /// Calls the function, once. What it throws passes through, except that libtorch's words for
   /// reading data that a trace does not have become an UnsupportedError.
@@ -70,6 +71,8 @@ class Trace {
   /// What a trace that takes the place of this one must know from the start, if this one is worth
   /// nothing.
   std::optional<Retrace> retrace() const;
+  /// Whether a stand-in counts writes on the counter of the real tensor, which has them, too, then.
+  static bool has_borrowed(const StandIn& stand_in);
   /// What the function returned, closed-over tensors mapped to their stand-ins.
   const detail::Flat& results() const { return results_; }
 
@@ -100,6 +103,7 @@ class Trace {
   void find_groups(const detail::Flat& arguments);
   void add_group(std::span<const at::Tensor> members);
   void take_over_versions();
+  void borrow_counter(StandIn& stand_in);
   size_t equal_members(const Group& group, const at::Tensor& real) const;
   void share_counter(StandIn& stand_in);
   std::optional<size_t> find_met_before(const at::Tensor& real) const;
@@ -117,6 +121,11 @@ class Trace {
   std::vector<Group> groups_;
   std::unordered_map<const c10::TensorImpl*, size_t> group_of_;  // members, before their stand-ins
   const Retrace retrace_;
+  struct Borrowed {
+    at::Tensor of;
+    uint32_t version = 0;  // to give back
+  };
+  std::vector<Borrowed> borrowed_;       // version counters of closed-over tensors
   std::vector<uint32_t> real_versions_;  // of the stand-ins' real tensors, when they were met
   std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> on_storage_;  // duplicates not
   std::unordered_map<const c10::TensorImpl*, size_t> position_;

@@ -26,6 +26,34 @@ struct Product : torch::autograd::Function<Product> {
   }
 };
 
+struct SecondHasNoGradient : torch::autograd::Function<SecondHasNoGradient> {
+  static at::Tensor forward(AutogradContext*, at::Tensor x, at::Tensor y) { return x + y; }
+  static variable_list backward(AutogradContext*, variable_list grads) {
+    return {grads[0], at::Tensor()};
+  }
+};
+
+struct MarksDirty : torch::autograd::Function<MarksDirty> {
+  static at::Tensor forward(AutogradContext* context, at::Tensor x) {
+    x.mul_(3);
+    context->mark_dirty({x});
+    return x;
+  }
+  static variable_list backward(AutogradContext*, variable_list grads) { return {grads[0] * 3}; }
+};
+
+/// A view whose base is no argument.
+Inputs lone_view() {
+  const at::Tensor leaf = torch::randn({6}).requires_grad_();
+  return {{leaf.slice(0, 1, 5)}, {leaf}, {}};
+}
+
+Inputs lone_view_of_non_leaf() {
+  const at::Tensor leaf = torch::randn({6}).requires_grad_();
+  const at::Tensor base = leaf * 1.5;
+  return {{base.view({2, 3})}, {leaf}, {base}};
+}
+
 Inputs with_gaps() {
   at::Tensor base = torch::randn({3, 3});
   return {{base.diagonal()}, {}, {base}};
@@ -296,6 +324,55 @@ Category fuzz_found() {
                              settings.backward_raises = "modified by an inplace operation";
                              return settings;
                            }());
+           }},
+          judged("lone view written without grad after it was read", lone_view,
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor y = a[0] * 2;
+                   a[0].detach().mul_(3);
+                   return {y};
+                 }),
+          judged("lone view written without grad before it is read", lone_view,
+                 [](Tensors& a) -> Tensors {
+                   {
+                     torch::NoGradGuard no_grad;
+                     a[0].neg_();
+                   }
+                   return {a[0].exp()};
+                 }),
+          judged("view of a lone view, written", lone_view_of_non_leaf,
+                 [](Tensors& a) -> Tensors { return {a[0].unsqueeze(0).mul_(0.25)}; }),
+          judged("view of a detached alias that is returned, too", plain({{3}}),
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor y = a[0].detach().mul_(0.5);
+                   return {y.narrow(0, 0, 1).zero_(), y};
+                 }),
+          judged("detached alias reshaped in place", plain({{2, 3}}),
+                 [](Tensors& a) -> Tensors { return {a[0].detach().mul_(2).t_()}; }),
+          judged("two equal splits", plain({{2, 2}}),
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor y = a[0] * 2;
+                   return {y.split(1)[1], y.split(1)[1]};
+                 }),
+          judged("gradient that a custom function makes of nothing", leaves({{3}, {3}}),
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor y = Product::apply(a[0], a[1]);
+                   return {SecondHasNoGradient::apply(a[0], y), y};
+                 }),
+          {"closed-over tensor marked dirty in every call",
+           [](Session& session) {
+             session.judge(closing_over([] { return torch::randn({2}); },
+                                        [](const at::Tensor& closed, Tensors& a) -> Tensors {
+                                          MarksDirty::apply(closed);
+                                          return {a[0] * 2, closed};
+                                        }));
+           }},
+          {"closed-over tensor written before a custom function saves it",
+           [](Session& session) {
+             session.judge(closing_over([] { return torch::randn({2}); },
+                                        [](const at::Tensor& closed, Tensors& a) -> Tensors {
+                                          closed.neg_();
+                                          return {Product::apply(closed, a[0])};
+                                        }));
            }},
           judged("transposed convolution in one dimension, transposed", leaves({{2, 2, 4}}),
                  [](Tensors& a) -> Tensors {
