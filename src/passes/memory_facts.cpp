@@ -4,6 +4,16 @@
 #include "ops/op_table.h"
 
 namespace tandem::passes {
+namespace {
+
+bool is_scatter(const ir::Node& node) {
+  if (node.kind() != ir::NodeKind::Op) return false;
+  const std::string& name = node.op().operator_name().name;
+  return name == "aten::slice_scatter" || name == "aten::select_scatter" ||
+         name == "aten::diagonal_scatter";
+}
+
+}  // namespace
 
 MemoryFacts::MemoryFacts(const ir::Graph& graph) : graph_(graph), flags_(graph.value_limit(), 0) {
   const std::vector<ir::ValueId> roots = ops::memory_roots(graph);
@@ -20,9 +30,9 @@ MemoryFacts::MemoryFacts(const ir::Graph& graph) : graph_(graph), flags_(graph.v
     if (node.kind() == ir::NodeKind::Op) {
       const ops::OpInfo& info = ops::info(node.op());
       writes = info.writes_arguments || info.hidden_writes;
+      addresses = node.op().operator_name().name.starts_with("aten::as_strided");
       // The scatters keep the offset of what they copy, and so show where it lay.
-      const std::string& name = node.op().operator_name().name;
-      addresses = name.starts_with("aten::as_strided") || name.ends_with("_scatter");
+      if (is_scatter(node)) add_flag(*node.operands()[0].get_if<ir::ValueId>(), kScattered);
     }
     // A region may be computed again in the backward.
     const bool backward =
@@ -65,8 +75,10 @@ bool MemoryFacts::may_leave_out(ir::ValueId copy, ir::ValueId source) const {
   const uint8_t of_copy = flags(copy), of_source = flags(source);
   if ((of_copy & (kReturned | kWritten | kAddressed)) != 0 || (of_source & kWritten) != 0)
     return false;
-  // Between forward and backward the caller may write to what it has; eager's copy would not mind.
   const ir::NodeId maker = graph_.value(root(copy)).producer();
+  const bool keeps_offset = maker != ir::kNoNode && is_scatter(graph_.node(maker));
+  if ((of_copy & kScattered) != 0 && !keeps_offset) return false;
+  // Between forward and backward the caller may write to what it has; eager's copy would not mind.
   const bool made_in_forward =
       maker == ir::kNoNode || graph_.node(maker).phase() == ir::Phase::Forward;
   return !(made_in_forward && (of_copy & kReadByBackward) != 0 &&

@@ -29,6 +29,7 @@ class MemoryFacts {
     kWritten = 4,
     kReadByBackward = 8,
     kAddressed = 16,  // by as_strided, from the start of its storage
+    kScattered = 32,  // copied by slice_scatter and its kin, with its storage offset
   };
 
   ir::ValueId root(ir::ValueId value) const;

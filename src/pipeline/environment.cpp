@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "pipeline/options.h"
+#include "runtime/peak_meter.h"
 #include "tandem/stages.h"
 #include "tracing/source_lines.h"
 
@@ -125,6 +126,13 @@ constexpr Variable kVariables[] = {
     {"TANDEM_MAX_ENTRIES", "an integer, at least 1",
      [](Options& options, const std::string& value) {
        return read_number(options.max_entries, value) && options.max_entries >= 1;
+     }},
+    {"TANDEM_MEASURE_PEAK", "on or off",
+     [](Options&, const std::string& value) {
+       bool on = false;
+       if (!pick(on, value, {{"on", true}, {"off", false}})) return false;
+       runtime::PeakMeter::set_on(on);
+       return true;
      }},
     {"TANDEM_MEMORY_BUDGET", "a number from 0 to 1",
      [](Options& options, const std::string& value) {

@@ -86,9 +86,9 @@ std::string describe_memory(const runtime::EntryState& entry, const std::string&
   const auto line = [&](const char* what, int64_t predicted, std::optional<int64_t> seen) {
     out << indent
         << fmt::format("  {:<18}  {:>10}  {}\n", what, bytes_text(predicted),
-                       seen ? bytes_text(*seen) : "not run yet");
+                       seen ? bytes_text(*seen) : "not measured");
   };
-  out << indent << "memory over the level before a step: predicted, measured in the first one\n";
+  out << indent << "memory over the level before a step: predicted, measured\n";
   line("forward, at most", forward.peak,
        forward_seen ? std::optional(forward_seen->peak) : std::nullopt);
   if (!split.signature.training) return out.str();

@@ -6,6 +6,15 @@
 #include <algorithm>
 
 namespace tandem::runtime {
+namespace {
+
+std::atomic<bool> on{false};
+
+}  // namespace
+
+void PeakMeter::set_on(bool measures) { on.store(measures, std::memory_order_relaxed); }
+
+bool PeakMeter::is_on() { return on.load(std::memory_order_relaxed); }
 
 struct PeakMeter::Probe::State {
   // libtorch tells whoever stands where its profiler would; no allocator is replaced.

@@ -12,13 +12,19 @@
 namespace tandem::runtime {
 
 /// What the kernels of an entry took from libtorch's CPU allocator when they ran for the first
-/// time, to stand beside what was predicted.
+/// time, to stand beside what was predicted. Only when asked for: libtorch warns of memory that is
+/// freed in a measured run and was taken before.
 class PeakMeter {
  public:
   enum class Half : uint8_t { Forward, Backward };
 
+  /// For the whole process (TANDEM_MEASURE_PEAK, read by every compile).
+  static void set_on(bool on);
+
   /// Not measured yet.
-  bool wants(Half half) const { return !done_[place(half)].load(std::memory_order_relaxed); }
+  bool wants(Half half) const {
+    return is_on() && !done_[place(half)].load(std::memory_order_relaxed);
+  }
 
   /// Runs and measures. While somebody else watches this thread's memory, a profiler, it only runs.
   template <class Run>
@@ -46,6 +52,7 @@ class PeakMeter {
     std::unique_ptr<State> state_;
   };
 
+  static bool is_on();
   static size_t place(Half half) { return static_cast<size_t>(half); }
   void note(Half half, const partition::MemoryCourse& course);
 

@@ -60,10 +60,10 @@ What is compiled
     result 1  f32[4, 3] (1, 4)  view of argument 0
   saved for the backward: 1 value, 24 bytes; and 1 input by reference
       24 bytes  %3: read by aten.mul.Tensor in the backward; computing it again would take 3 ops
-  memory over the level before a step: predicted, measured in the first one
-    forward, at most      28 bytes  not run yet
-    after the forward     28 bytes  not run yet
-    backward, at most     68 bytes  not run yet
+  memory over the level before a step: predicted, measured
+    forward, at most      28 bytes  not measured
+    after the forward     28 bytes  not measured
+    backward, at most     68 bytes  not measured
 
 When this entry serves a call
   thread: ...
@@ -96,6 +96,7 @@ TEST(Explain, WhatTheBackwardComputesAgain) {
 }
 
 TEST(Explain, AHitAndAMiss) {
+  tandem::test::EnvironmentVariable measures("TANDEM_MEASURE_PEAK", "on");
   auto f = compile([](const T& x) { return x.neg(); });
   f(torch::ones({2}));
   EXPECT_EQ(stable(f.explain(torch::ones({2}))), std::string(R"(A call with these arguments
@@ -107,7 +108,7 @@ What is compiled
     argument 0  f32[2]
   results
     result 0  f32[2]  new
-  memory over the level before a step: predicted, measured in the first one
+  memory over the level before a step: predicted, measured
     forward, at most       8 bytes  8 bytes
 
 When this entry serves a call
