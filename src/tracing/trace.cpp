@@ -16,6 +16,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <ranges>
 #include <set>
 
 namespace tandem::tracing {
@@ -176,19 +177,14 @@ void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
 void Trace::borrow_counter(StandIn& stand_in) {
   c10::TensorImpl& real = *stand_in.real.unsafeGetTensorImpl();
   if (!real.version_counter().enabled() || stand_in.tensor.is_inference()) return;
-  const bool is_known = std::ranges::any_of(borrowed_, [&](const Borrowed& one) {
-    return libtorch::same_counter(*one.of.unsafeGetTensorImpl(), real);
-  });
-  if (!is_known) borrowed_.push_back({stand_in.real, version_of(stand_in.real)});
+  borrowed_.push_back({real.version_counter(), version_of(stand_in.real)});
   stand_in.tensor.unsafeGetTensorImpl()->set_version_counter(real.version_counter());
   stand_in.version = version_of(stand_in.tensor);
 }
 
 Trace::~Trace() {
-  for (const Borrowed& one : borrowed_) {
-    c10::VariableVersion counter = one.of.unsafeGetTensorImpl()->version_counter();
-    counter.set_version(one.version);
-  }
+  // The last one first: of two that share a counter, the first one met it before any write.
+  for (Borrowed& one : borrowed_ | std::views::reverse) one.counter.set_version(one.version);
 }
 
 /// Views and detached copies have one version counter together: a write to one counts for all.

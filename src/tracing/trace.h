@@ -122,8 +122,8 @@ class Trace {
   std::unordered_map<const c10::TensorImpl*, size_t> group_of_;  // members, before their stand-ins
   const Retrace retrace_;
   struct Borrowed {
-    at::Tensor of;
-    uint32_t version = 0;  // to give back
+    c10::VariableVersion counter;  // not the tensor: whether it outlives the function is looked at
+    uint32_t version = 0;          // to give back
   };
   std::vector<Borrowed> borrowed_;       // version counters of closed-over tensors
   std::vector<uint32_t> real_versions_;  // of the stand-ins' real tensors, when they were met

@@ -355,7 +355,7 @@ Category fuzz_found() {
                  }),
           judged("gradient that a custom function makes of nothing", leaves({{3}, {3}}),
                  [](Tensors& a) -> Tensors {
-                   const at::Tensor y = Product::apply(a[0], a[1]);
+                   const at::Tensor y = SecondHasNoGradient::apply(a[1], a[0]);
                    return {SecondHasNoGradient::apply(a[0], y), y};
                  }),
           {"closed-over tensor marked dirty in every call",

@@ -115,6 +115,9 @@ When this entry serves a call
   thread: ...
   argument 0: f32[2]
 
+Settings
+  from the environment, which beats the program: TANDEM_MEASURE_PEAK=on
+
 Worth knowing
   - no module is named: if the function reads a flag of one (train(), eval()), nobody
     guards it: compile(net, fn) names it
