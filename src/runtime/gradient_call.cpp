@@ -1,6 +1,7 @@
 #include "runtime/gradient_call.h"
 
 #include "base/error.h"
+#include "runtime/call_node.h"
 #include "runtime/generator_states.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -60,10 +61,18 @@ detail::Flat arguments_of(const EntryState& entry, size_t part, const Primals& p
                  type_at(entry.signature(), entry.plan().targets[edge.target])));
   }
   const std::vector<size_t>& roots = entry.plan().parts[part].tangents;
+  const std::vector<autograd::Edge> views = static_cast<const CallNode&>(*node).views();
   for (size_t slot = 0; slot < roots.size(); ++slot) {
-    arguments.tensors.push_back(place_at(autograd::Edge(node, static_cast<uint32_t>(slot)),
-                                         *entry.signature().tangents[roots[slot]].type));
+    const ir::TangentFacts& root = entry.signature().tangents[roots[slot]];
+    // Of an input that is a view the node is not the history itself, but lies behind it.
+    const bool behind =
+        root.place.of == ir::Place::Of::Input && views.size() == 1 && views[0].is_valid();
+    arguments.tensors.push_back(place_at(
+        behind ? views[0] : autograd::Edge(node, static_cast<uint32_t>(slot)), *root.type));
   }
+  const std::vector<size_t> members = views_of(entry.signature(), entry.plan(), part);
+  for (size_t k = 0; k < members.size(); ++k)
+    arguments.tensors.push_back(place_at(views[k], *facts[members[k]].type));
   arguments.tensors.append(primals.states.begin(), primals.states.end());
   for (const at::Tensor& tangent : tangents) {
     if (tangent.defined()) arguments.tensors.push_back(tangent);
@@ -89,6 +98,23 @@ std::vector<CallPlan::Part::Edge> edges_beyond(const EntryState& entry, size_t p
         *std::ranges::find(edges, static_cast<int64_t>(i), &CallPlan::Part::Edge::position));
   }
   return beyond;
+}
+
+std::vector<size_t> views_of(const ir::Signature& signature, const CallPlan& plan, size_t part) {
+  std::vector<size_t> views;
+  for (size_t tangent : plan.parts[part].tangents) {
+    const ir::Place& place = signature.tangents[tangent].place;
+    if (place.of != ir::Place::Of::Group) continue;
+    const ir::GroupFacts& group = signature.groups[static_cast<size_t>(place.index)];
+    if (!group.is_root) continue;
+    for (int64_t member : group.members) {
+      const ir::InputFacts& facts = signature.inputs[static_cast<size_t>(member)];
+      if (facts.duplicate_of < 0 && facts.requires_grad && facts.requires_grad_after &&
+          !facts.metadata_changed)
+        views.push_back(static_cast<size_t>(member));
+    }
+  }
+  return views;
 }
 
 std::vector<at::Tensor> call_gradients(const EntryState& entry, size_t part,

@@ -193,6 +193,7 @@ class Replays {
     // An input as the call leaves it comes first: it is what eager's view is taken of. Among those
     // that show the same, the one that autograd names.
     if (replay_of_input(facts, result, value, index, /*named=*/true)) return;
+    if (replay_of_reshaped(facts, result, value, index)) return;
     if (replay_of_input(facts, result, value, index, /*named=*/false)) return;
     const int64_t group = reading_.signature.inputs[static_cast<size_t>(facts.source)].group;
     if (group >= 0) {
@@ -295,6 +296,25 @@ class Replays {
     }
   }
 
+  /// Of an input that was reshaped in place since, as it came: another one that shows the same now
+  /// is not what eager's view is taken of.
+  bool replay_of_reshaped(ir::OutputFacts& facts, const at::Tensor& result, ir::ValueId value,
+                          size_t index) {
+    if (!result.is_view() || facts.made_leaf) return false;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const ir::InputFacts& input = reading_.signature.inputs[i];
+      if (!input.metadata_changed || input.data_written || input.group >= 0 ||
+          !result._base().is_same(inputs_[i]->tensor) ||
+          !has_path(inputs_[i]->entry_value, value)) {
+        continue;
+      }
+      facts.source = static_cast<int64_t>(i);
+      replay({ir::Place::Of::Input, facts.source}, true, inputs_[i]->entry_value, value, index);
+      return true;
+    }
+    return false;
+  }
+
   std::optional<int64_t> input_with(ir::ValueId value, const at::Tensor& result, bool named) const {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       if (named && !ops::root_of(result).is_same(ops::root_of(inputs_[i]->tensor))) continue;
@@ -353,8 +373,8 @@ class Replays {
                          base::detail_line("at", trace_.line_of(trace_.results().tensors[index])),
                          "\n  remedy: return a copy of it (clone())");
     }
-    // What is detached has a handle of its own.
-    const std::tuple key{source.of, source.index, as_found, detached ? index + 1 : 0};
+    // What is detached has a handle of its own, its views with it.
+    const std::tuple key{source.of, source.index, as_found, detached ? first_like(index) + 1 : 0};
     auto it = builders_.find(key);
     if (it == builders_.end()) {
       it = builders_.try_emplace(key, graph_, same_, root).first;
@@ -365,6 +385,17 @@ class Replays {
                               inputs_[static_cast<size_t>(source.index)]->real.is_inference();
     it->second.add_output(value, static_cast<int64_t>(index),
                           of_inference || trace_.results().tensors[index].is_view());
+  }
+
+  /// The first result that autograd takes for a view of the same tensor.
+  size_t first_like(size_t index) const {
+    const auto& results = trace_.results().tensors;
+    size_t first = 0;
+    while (!results[first].defined() ||
+           !ops::root_of(results[first]).is_same(ops::root_of(results[index]))) {
+      ++first;
+    }
+    return first;
   }
 
   const tracing::Trace& trace_;
