@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace tandem::runtime {
 namespace {
@@ -41,6 +42,32 @@ at::Tensor place_at(const autograd::Edge& edge, const ir::TensorType& type) {
   return tensor;
 }
 
+at::Tensor place_with_data(const autograd::Edge& edge, const at::Tensor& data) {
+  at::Tensor tensor = data.variable_data();
+  autograd::impl::set_gradient_edge(tensor, edge);
+  return tensor;
+}
+
+/// The edge that an argument came with, if its history was made anew when its version moved, and
+/// all reads came before.
+std::optional<autograd::Edge> edge_left_behind(const EntryState& entry, size_t part, size_t input,
+                                               const autograd::edge_list& edges) {
+  const ir::InputFacts& facts = entry.signature().inputs[input];
+  if (!facts.requires_grad || facts.is_leaf || facts.version_delta == 0 || facts.data_written ||
+      facts.history_changed || facts.metadata_changed || facts.group >= 0) {
+    return std::nullopt;
+  }
+  std::optional<autograd::Edge> found;
+  const auto& way = entry.plan().parts[part].edges;
+  for (size_t k = 0; k < way.size(); ++k) {
+    const CallPlan::Target& target = entry.plan().targets[way[k].target];
+    if (!(target.place == ir::Place{ir::Place::Of::Input, static_cast<int64_t>(input)})) continue;
+    if (target.after) return std::nullopt;
+    found = edges[k];
+  }
+  return found && found->is_valid() ? found : std::nullopt;
+}
+
 /// In the order that joint::Derivation describes.
 detail::Flat arguments_of(const EntryState& entry, size_t part, const Primals& primals,
                           std::span<const at::Tensor> tangents, const NodePtr& node) {
@@ -50,8 +77,11 @@ detail::Flat arguments_of(const EntryState& entry, size_t part, const Primals& p
   detail::Flat arguments;
   arguments.constants.assign(entry.argument_constants().begin(), entry.argument_constants().end());
   arguments.tensors.resize(entry.argument_count());
-  for (size_t i = lifted; i < facts.size(); ++i)
-    arguments.tensors[static_cast<size_t>(facts[i].role.index)] = primals.inputs[i];
+  for (size_t i = lifted; i < facts.size(); ++i) {
+    const std::optional<autograd::Edge> left = edge_left_behind(entry, part, i, edges);
+    arguments.tensors[static_cast<size_t>(facts[i].role.index)] =
+        left ? place_with_data(*left, primals.inputs[i]) : primals.inputs[i];
+  }
   for (size_t i : entry.replaced_lifted()) arguments.tensors.push_back(primals.inputs[i]);
   const auto& way = entry.plan().parts[part].edges;
   for (const CallPlan::Part::Edge& edge : edges_beyond(entry, part)) {

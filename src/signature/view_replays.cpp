@@ -94,7 +94,9 @@ class Builder {
 
   /// `is_view`: whether autograd takes the result for one. What was detached and then reshaped in
   /// place is none.
-  void add_output(ir::ValueId value, int64_t index, bool is_view) {
+  /// `owner`: the first output with the same root for autograd.
+  void add_output(ir::ValueId value, int64_t index, bool is_view, size_t owner) {
+    owner_ = owner;
     ir::ValueId rebuilt_value = rebuilt(value, 0);
     for (size_t round = 1; is_output(rebuilt_value) && rebuilt_value != source_; ++round)
       rebuilt_value = rebuilt(value, round);
@@ -122,8 +124,11 @@ class Builder {
     // Functionalization makes views again after a write; those of one op belong together.
     const ir::ValueId first = same_(value);
     const bool several = view_op(recorded_, first)->results().size() > 1;
-    const ir::ValueId key = several ? first : value;
-    if (const auto known = replacement_.find({key, round}); known != replacement_.end())
+    // What was detached once is one tensor, whatever is taken of it.
+    const bool detaches = view_op(recorded_, first)->op().schema().name() == "aten::detach";
+    const ir::ValueId key = several || detaches ? first : value;
+    const size_t owner = detaches ? owner_ : 0;
+    if (const auto known = replacement_.find({key, round, owner}); known != replacement_.end())
       return known->second;
     const ir::Node& node = *view_op(recorded_, key);
     ir::OpSpec spec{.op = node.op(), .shape = node.result_shape(), .location = node.location()};
@@ -133,8 +138,8 @@ class Builder {
       spec.results.emplace_back(recorded_.value(result).type());
     const ir::Node& copy = replay_.graph.add_op(std::move(spec));
     for (size_t i = 0; i < node.results().size(); ++i)
-      replacement_[{node.results()[i], round}] = copy.results()[i];
-    return replacement_.at({key, round});
+      replacement_[{node.results()[i], round, owner}] = copy.results()[i];
+    return replacement_.at({key, round, owner});
   }
 
   const ir::Graph& recorded_;
@@ -142,7 +147,8 @@ class Builder {
   const ir::ValueId root_;
   ir::ValueId source_ = ir::kNoValue;
   ir::ViewReplay replay_;
-  std::map<std::pair<ir::ValueId, size_t>, ir::ValueId> replacement_;  // per round
+  size_t owner_ = 0;
+  std::map<std::tuple<ir::ValueId, size_t, size_t>, ir::ValueId> replacement_;  // per round, owner
 };
 
 bool is_replayed(const ir::OutputFacts& facts) {
@@ -384,7 +390,8 @@ class Replays {
     const bool of_inference = source.of == ir::Place::Of::Input &&
                               inputs_[static_cast<size_t>(source.index)]->real.is_inference();
     it->second.add_output(value, static_cast<int64_t>(index),
-                          of_inference || trace_.results().tensors[index].is_view());
+                          of_inference || trace_.results().tensors[index].is_view(),
+                          first_like(index));
   }
 
   /// The first result that autograd takes for a view of the same tensor.

@@ -10,6 +10,7 @@
 #include <ATen/ops/where.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
@@ -65,8 +66,7 @@ struct DetBackward : autograd::Node {
   /// What libtorch does with every matrix of a trace.
   static at::Tensor by_singular_values(const at::Tensor& matrix, const at::Tensor& gradient) {
     const c10::impl::ExcludeDispatchKeyGuard as_libtorch(c10::DispatchKeySet{libtorch::kLiftKey});
-    const at::Tensor det = at::linalg_det(matrix);
-    return (*det.grad_fn())({gradient})[0];
+    return autograd::grad({at::linalg_det(matrix)}, {matrix}, {gradient}, true, true)[0];
   }
 
   NodePtr libtorchs;

@@ -220,7 +220,7 @@ void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::j
   }
   strides.restore();
   det.give(*stack);
-  if (op.schema().is_mutable() && c10::GradMode::is_enabled()) recording.after_write();
+  if (op.schema().is_mutable()) recording.after_write();
   for (const at::Tensor& tensor : written) tensor.unsafeGetTensorImpl()->bump_version();
   if (resized.defined() && !is_traced(resized)) recording.host_tensors().follow_resize(resized);
 }

@@ -96,7 +96,10 @@ Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std:
     return nullptr;
   });
   recording_.set_before_op([this] { renew_edges(); });
-  recording_.set_after_write([this] { lend_histories(); });
+  recording_.set_after_write([this] {
+    renew_edges();
+    lend_histories();
+  });
   recording_.set_compare_inputs(
       [this](ir::ValueId a, ir::ValueId b) { return compare_inputs(a, b); });
 }
@@ -320,6 +323,7 @@ void Trace::renew_edges() {
 }
 
 void Trace::lend_histories() {
+  if (!c10::GradMode::is_enabled()) return;
   for (size_t i = argument_count_; i < stand_ins_.size(); ++i) {
     const StandIn& one = stand_ins_[i];
     if (!one.requires_grad) recording_.lent_histories().lend(one.real, one.tensor);

@@ -238,6 +238,7 @@ bool asks_in_vain(const Record& error, const Observation& eager) {
 /// answered before.
 bool finds_write_of_source(const Record& error, const Observation& compiled,
                            const Settings& settings) {
+  if (settings.undefined_gradients && is_modified(error)) return true;
   if (!settings.recomputes || !is_modified(error) || !error.what.ends_with(kWhen)) return false;
   return find(compiled, error.what.substr(0, error.what.size() - kWhen.size())) == nullptr;
 }

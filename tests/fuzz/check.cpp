@@ -136,6 +136,8 @@ Settings settings_of(const ProgramSpec& spec, const Interpreter& interpreter) {
                                       return op.name == "custom.undefined_gradient";
                                     });
   settings.inner_gradients = inner_grad;
+  settings.undefined_gradients =
+      any_op_in(spec, [](const Op& op) { return op.name == "custom.undefined_gradient"; });
   const char* partitioner = std::getenv("TANDEM_PARTITIONER");
   settings.recomputes =
       partitioner != nullptr && std::string_view(partitioner) == "min_cut_recompute";

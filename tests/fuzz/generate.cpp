@@ -207,6 +207,11 @@ class Generator {
       for (size_t index = 0; index < written; ++index) {
         if (!may_write(chooser.value(statement.operands[index]))) return false;
       }
+      // A product is computed in the order of rows, and then laid out as what it is written to.
+      if (op.pattern == patterns::write_product && !program_.rounds &&
+          !chooser.value(statement.operands[0]).is_contiguous()) {
+        return false;
+      }
     }
     if (!is_promised(op, chooser, statement)) return false;
     // What kron() and folded products return is a view inside: its aliases count by themselves.
@@ -376,8 +381,7 @@ class Generator {
         chooser.live.resize(variables);
       };
       if (is_excluded(*statement.op, program_.around) || !may_use(*statement.op) ||
-          makes_late_leaf(*statement.op) ||
-          !statement.op->pattern(chooser, statement)) {
+          makes_late_leaf(*statement.op) || !statement.op->pattern(chooser, statement)) {
         forget();
         continue;
       }
@@ -603,9 +607,9 @@ class Generator {
   at::ScalarType dtype_ = at::kDouble;
   at::Generator generator_ = at::detail::createCPUGenerator(1);
   std::set<int> closed_over_{};
-  std::set<const void*> drawn_{};      // tensors that come from a draw
-  std::set<const void*> folded_{};     // storages of products that are views inside
-  std::set<const void*> expanded_{};   // storages of which expand() has made a view
+  std::set<const void*> drawn_{};     // tensors that come from a draw
+  std::set<const void*> folded_{};    // storages of products that are views inside
+  std::set<const void*> expanded_{};  // storages of which expand() has made a view
   bool may_raise_ = false, raised_ = false, in_loop_ = false;
   bool in_enable_grad_ = false;
   bool seen_gaps_ = false, seen_rounding_ = false;
