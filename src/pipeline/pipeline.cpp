@@ -94,6 +94,7 @@ runtime::GradientFunctions::Make derive(std::shared_ptr<const Program> program, 
                            .replaced = {},
                            .beyond = {},
                            .roots = entry.plan().parts[part].tangents,
+                           .views = runtime::views_of(entry.signature(), entry.plan(), part),
                            .generators = entry.primals().generators};
     for (size_t i : entry.primals().replaced) step.replaced.push_back(entry.lifted()[i]);
     for (const auto& edge : runtime::edges_beyond(entry, part))

@@ -6,9 +6,11 @@
 #include "fuzz/op.h"
 #include "tandem/tandem.h"
 
+#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <sstream>
+#include <string_view>
 #include <thread>
 
 namespace tandem::fuzz {
@@ -133,6 +135,12 @@ Settings settings_of(const ProgramSpec& spec, const Interpreter& interpreter) {
   settings.zeros_may_be_undefined = inner_grad || any_op_in(spec, [](const Op& op) {
                                       return op.name == "custom.undefined_gradient";
                                     });
+  settings.inner_gradients = inner_grad;
+  settings.undefined_gradients =
+      any_op_in(spec, [](const Op& op) { return op.name == "custom.undefined_gradient"; });
+  const char* partitioner = std::getenv("TANDEM_PARTITIONER");
+  settings.recomputes =
+      partitioner != nullptr && std::string_view(partitioner) == "min_cut_recompute";
   if (computes_in_float(spec)) settings.least_eps = std::numeric_limits<float>::epsilon();
   if (any_op_in(spec, [](const Op& op) { return op.name == "to.bfloat16"; })) {
     settings.rounding_eps = kRoundingBFloat16Eps;
