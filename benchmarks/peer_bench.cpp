@@ -116,9 +116,9 @@ void once(const bench::Workload& work, const std::string& mode) {
       stages += fmt::format(R"({}"{}": {:.2f})", stages.empty() ? "" : ", ", stage, 1e3 * seconds);
   }
   fmt::print(R"({{"first_ms": {:.3f}, "step_ms": {:.3f}, "loss": {:.9g}, "first_peak": {}, )"
-             R"("later_peak": {}, "stages_ms": {{{}}}}})"
+             R"("later_peak": {}, "kept": {}, "stages_ms": {{{}}}}})"
              "\n",
-             1e3 * first, 1e3 * bench::median(std::move(later)), loss, first_peak, later_peak,
+             1e3 * first, 1e3 * bench::median(std::move(later)), loss, first_peak, later_peak, kept,
              stages);
 }
 
