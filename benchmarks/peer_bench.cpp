@@ -3,6 +3,8 @@
 //
 // Usage: peer_bench MODEL THREADS [MODE ...]         one round for every line on stdin
 //        peer_bench --once MODEL THREADS MODE        the first step of a process, and a few more
+//        peer_bench --report MODEL THREADS MODE      what was compiled, and how long its kernels
+//        take
 // Modes: eager, tandem_eager, llvm, llvm_fast (rounding and random numbers as is fastest).
 #include "models.h"
 #include "rounds.h"
@@ -105,6 +107,8 @@ void once(const bench::Workload& work, const std::string& mode) {
   std::vector<double> later;
   for (int i = 0; i < 7; ++i) later.push_back(contest.step());
   const int64_t later_peak = metered("malloc_meter_peak") - before;
+  work.net->zero_grad();
+  const int64_t kept = metered("malloc_meter_restart") - before;
   contest.check();
   std::string stages;
   if (contest.compiled()) {
@@ -112,10 +116,17 @@ void once(const bench::Workload& work, const std::string& mode) {
       stages += fmt::format(R"({}"{}": {:.2f})", stages.empty() ? "" : ", ", stage, 1e3 * seconds);
   }
   fmt::print(R"({{"first_ms": {:.3f}, "step_ms": {:.3f}, "loss": {:.9g}, "first_peak": {}, )"
-             R"("later_peak": {}, "stages_ms": {{{}}}}})"
+             R"("later_peak": {}, "kept": {}, "stages_ms": {{{}}}}})"
              "\n",
-             1e3 * first, 1e3 * bench::median(std::move(later)), loss, first_peak, later_peak,
+             1e3 * first, 1e3 * bench::median(std::move(later)), loss, first_peak, later_peak, kept,
              stages);
+}
+
+void report(const bench::Workload& work, const std::string& mode) {
+  Contest contest(work, mode);
+  for (int i = 0; i < 20; ++i) contest.step();
+  if (!contest.compiled()) throw std::runtime_error("eager compiles nothing to report on");
+  fmt::print("{}\n", contest.compiled()->report());
 }
 
 void answer_lines(const bench::Workload& work, std::vector<std::string> modes) {
@@ -137,15 +148,20 @@ void answer_lines(const bench::Workload& work, std::vector<std::string> modes) {
 
 int main(int argc, char** argv) try {
   std::vector<std::string> words(argv + 1, argv + argc);
-  const bool is_once = !words.empty() && words[0] == "--once";
-  if (is_once) words.erase(words.begin());
-  if (words.size() < (is_once ? 3 : 2))
-    throw std::runtime_error("usage: peer_bench [--once] MODEL THREADS MODE ...");
+  std::string kind;
+  if (!words.empty() && words[0].starts_with("--")) {
+    kind = words[0];
+    words.erase(words.begin());
+  }
+  if (words.size() < (kind.empty() ? 2 : 3))
+    throw std::runtime_error("usage: peer_bench [--once | --report] MODEL THREADS MODE ...");
   at::set_num_threads(std::stoi(words[1]));
   const bench::Workload work = bench::workload(words[0]);
   words.erase(words.begin(), words.begin() + 2);
-  if (is_once) {
+  if (kind == "--once") {
     once(work, words[0]);
+  } else if (kind == "--report") {
+    report(work, words[0]);
   } else {
     if (words.empty()) words = {"eager", "tandem_eager", "llvm", "llvm_fast"};
     answer_lines(work, words);

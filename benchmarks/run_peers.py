@@ -71,16 +71,21 @@ def measure_step(options, model, threads, modes):
                         for contestant in contestants for mode in contestant.answers[0]}}
 
 
+def peaks_of(answer):
+    return {"first": answer["first_peak"], "later": answer["later_peak"], "kept": answer["kept"]}
+
+
 def measure_memory(options, model, threads, modes):
-    """Bytes above the level before the first step: over that step, which compiles, and over later ones."""
+    """Bytes above the level before the first step: over that step, which compiles, over later ones, and
+    between steps, when gradients are gone: what the compiled function keeps."""
     peaks = {}
     for mode in modes:
         with tempfile.TemporaryDirectory() as caches:
             answer = once(options, model, threads, mode, caches, preload=options.meter)
-            peaks[mode] = {"first": answer["first_peak"], "later": answer["later_peak"]}
+            peaks[mode] = peaks_of(answer)
             if mode == "compile":
                 answer = once(options, model, threads, mode, caches, preload=options.meter)
-                peaks["compile_warm"] = {"first": answer["first_peak"], "later": answer["later_peak"]}
+                peaks["compile_warm"] = peaks_of(answer)
     return {"peaks": peaks}
 
 
@@ -118,12 +123,12 @@ def lines_of(case):
         yield [f"{case['model']}, {case['threads']}", name,
                f"{statistics.median(times):.2f}" if times else "", against(mode, "to_eager"), against(mode, "to_rival"),
                f"{statistics.median(cold):.0f}" if cold else "", f"1/{1 / share['ratio']:.0f}" if share else "",
-               f"{peaks['first'] / 2**20:.0f}" if peaks else "", f"{peaks['later'] / 2**20:.0f}" if peaks else ""]
+               f"{peaks['first'] / 2**20:.0f}" if peaks else "", f"{peaks['later'] / 2**20:.0f}" if peaks else "", f"{peaks['kept'] / 2**20:.1f}" if peaks else ""]
 
 
 def table(cases):
     rows = [["model, threads", "mode", "step, ms", "of eager's (95 %)", "of torch.compile's", "cold, ms", "of its",
-             "first peak, MiB", "later"]]
+             "first peak, MiB", "later", "kept"]]
     for case in cases:
         rows += lines_of(case)
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

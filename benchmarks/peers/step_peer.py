@@ -58,8 +58,10 @@ def once(contest):
     metered("malloc_meter_restart")
     step = statistics.median(contest.step() for _ in range(7))
     later_peak = metered("malloc_meter_peak") - before
+    contest.net.zero_grad(set_to_none=True)
+    kept = metered("malloc_meter_restart") - before
     print(json.dumps({"first_ms": first, "step_ms": step, "loss": loss, "first_peak": first_peak,
-                      "later_peak": later_peak}))
+                      "later_peak": later_peak, "kept": kept}))
 
 
 def main():
