@@ -10,7 +10,7 @@ JOBS ?= $(shell nproc)
 # Passed even if empty, so that leaving TORCH_DIR away goes back to .venv.
 CONFIGURE = cmake -DTORCH_DIR=$(TORCH_DIR) --preset
 
-.PHONY: help setup configure build test fuzz demo bench bench-partition bench-quick bench-kernels format lint docs test-all clean
+.PHONY: help setup configure build test fuzz demo bench bench-partition bench-peers bench-quick bench-kernels format lint docs test-all clean
 
 help:
 	@echo "make demo       build the release library and run the demonstration; results in demo-out/"
@@ -18,6 +18,7 @@ help:
 	@echo "make fuzz N=    N random programs against eager (100000); resumes, sums in fuzz.ledger, failures in fuzz-failures/; BACKEND=llvm"
 	@echo "make bench      run the benchmarks, some ten minutes; JSON and a table in build/release/bench/"
 	@echo "make bench-partition  bytes kept for the backward: eager, Tandem, and torch's own min-cut on the same graphs"
+	@echo "make bench-peers  training steps of five models: Tandem, eager libtorch, torch.compile; in build/release/bench-peers.json"
 	@echo "make bench-quick  the same in two minutes, for orientation; in build/release/bench-quick/"
 	@echo "make bench-kernels  20 kernels beside Inductor's and a copy, 1 and 2 threads; in build/release/bench-kernels-*.json"
 	@echo "make format     format all sources"
@@ -60,6 +61,12 @@ bench-partition: setup
 	@$(CONFIGURE) release >/dev/null
 	@cmake --build --preset release -t partition_bytes
 	@python3 benchmarks/run_partition.py --program build/release/bin/partition_bytes --peer .venv/bin/python --out build/release/partition
+
+bench-peers: setup
+	@$(CONFIGURE) release >/dev/null
+	@cmake --build --preset release -t peer_bench tandem_malloc_meter
+	@python3 benchmarks/run_peers.py --program build/release/bin/peer_bench --peer .venv/bin/python \
+	  --meter build/release/lib/libtandem_malloc_meter.so --out build/release/bench-peers.json
 
 bench-quick: setup
 	@$(CONFIGURE) release >/dev/null

@@ -1,6 +1,9 @@
 // Microseconds of fused kernels of real models: Tandem's on backend "llvm", eager's ops, and a copy
 // of as many bytes; one round for every line on stdin, answered with a line of JSON. run_kernels.py
 // asks it and peers/kernel_peer.py in turns. Functions, shapes and names as in the peer.
+//
+// kernel_bench [threads [--report]]: with --report what report() says of each, on stderr at the
+// end.
 #include "rounds.h"
 #include "tandem/tandem.h"
 
@@ -9,7 +12,6 @@
 #include <torch/torch.h>
 
 #include <cstdio>
-#include <cstring>
 #include <functional>
 #include <iostream>
 #include <stdexcept>
@@ -21,10 +23,14 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 using Function = std::function<Tensors(Tensors)>;
 
+/// What keeps a kernel from being faster.
+enum class Bound { Memory, Arithmetic };  // Arithmetic: functions or a division for each element
+
 struct Case {
   std::string name;
   Tensors inputs;
   Function function;
+  Bound bound = Bound::Arithmetic;
 };
 
 at::Tensor normal(std::vector<int64_t> sizes) { return torch::randn(sizes); }
@@ -63,7 +69,8 @@ const std::vector<Case>& cases() {
        [](Tensors t) -> Tensors {
          auto [y, mean, rstd] = at::native_layer_norm(t[0], {512}, t[1], t[2], kEps);
          return {y, mean, rstd};
-       }},
+       },
+       Bound::Memory},
       {"layer norm backward, input",
        {normal({2048, 512}), normal({2048, 512}), normal({2048, 1}), normal({2048, 1}),
         normal({512}), normal({512})},
@@ -71,13 +78,15 @@ const std::vector<Case>& cases() {
          auto [x, w, b] = at::native_layer_norm_backward(t[0], t[1], {512}, t[2], t[3], t[4], t[5],
                                                          {true, false, false});
          return {x};
-       }},
+       },
+       Bound::Memory},
       {"layer norm backward, weights",
        {normal({2048, 512}), normal({2048, 512}), normal({2048, 1}), normal({2048, 1})},
        [](Tensors t) -> Tensors {
          at::Tensor scaled = (t[1] - t[2]) * t[3];
          return {(t[0] * scaled).sum(0), t[0].sum(0)};
-       }},
+       },
+       Bound::Memory},
       {"softmax forward",
        {normal({4096, 512})},
        [](Tensors t) -> Tensors { return {at::softmax(t[0], -1)}; }},
@@ -85,7 +94,8 @@ const std::vector<Case>& cases() {
        {normal({4096, 512}), at::softmax(normal({4096, 512}), -1)},
        [](Tensors t) -> Tensors {
          return {at::_softmax_backward_data(t[0], t[1], -1, at::kFloat)};
-       }},
+       },
+       Bound::Memory},
       {"log softmax forward",
        {normal({512, 2048})},
        [](Tensors t) -> Tensors { return {at::log_softmax(t[0], -1)}; }},
@@ -96,20 +106,26 @@ const std::vector<Case>& cases() {
        }},
       {"bias and residual",
        {normal({4096, 256}), normal({256}), normal({4096, 256})},
-       [](Tensors t) -> Tensors { return {at::relu(t[0] + t[1]) + t[2]}; }},
-      {"bias gradient", {normal({4096, 1024})}, [](Tensors t) -> Tensors { return {t[0].sum(0)}; }},
+       [](Tensors t) -> Tensors { return {at::relu(t[0] + t[1]) + t[2]}; },
+       Bound::Memory},
+      {"bias gradient",
+       {normal({4096, 1024})},
+       [](Tensors t) -> Tensors { return {t[0].sum(0)}; },
+       Bound::Memory},
       {"relu backward and sum",
        {normal({2048, 1024}), normal({2048, 1024})},
        [](Tensors t) -> Tensors {
          at::Tensor g = at::threshold_backward(t[0], t[1], 0);
          return {g, g.sum(0)};
-       }},
+       },
+       Bound::Memory},
       {"mean square error",
        {normal({1024, 1024}), normal({1024, 1024})},
        [](Tensors t) -> Tensors {
          at::Tensor d = t[0] - t[1];
          return {(d * d).mean()};
-       }},
+       },
+       Bound::Memory},
       {"adam",
        {normal({1048576}), normal({1048576}), normal({1048576}), normal({1048576}).abs()},
        [](Tensors t) -> Tensors {
@@ -136,22 +152,24 @@ class Contest {
   explicit Contest(const Case& it)
       : it_(it), compiled_(tandem::compile_boxed(it.function, options())) {
     const int64_t bytes = bytes_of(it.inputs) + bytes_of(it.function(it.inputs));
-    from_ = torch::zeros({bytes / 2}, torch::kByte);
-    to_ = torch::zeros({bytes / 2}, torch::kByte);
+    from_ = torch::zeros({bytes / 8});
+    to_ = torch::zeros({bytes / 8});
   }
+
+  std::string report() const { return it_.name + "\n" + compiled_.report(); }
 
   std::string round() {
     compiled_(it_.inputs);
     const int64_t compiles = compiled_.stats().compiles;
     const double tandem_us = time([&] { compiled_(it_.inputs); });
     const double eager_us = time([&] { it_.function(it_.inputs); });
-    const double copy_us = time([&] { copy(); });
+    const double copy_us = time([&] { to_.copy_(from_); });
     const tandem::Stats stats = compiled_.stats();
     if (stats.compiles != compiles || stats.eager_calls != 0)
       throw std::runtime_error(it_.name + ": not every call ran the compiled function");
     return fmt::format(
-        R"("{}": {{"compiled_us": {:.2f}, "eager_us": {:.2f}, "copy_us": {:.2f}, "bytes": {}}})",
-        it_.name, tandem_us, eager_us, copy_us, 2 * from_.numel());
+        R"("{}": {{"compiled_us": {:.2f}, "eager_us": {:.2f}, "copy_us": {:.2f}, "bytes": {}, "memory_bound": {}}})",
+        it_.name, tandem_us, eager_us, copy_us, 8 * from_.numel(), it_.bound == Bound::Memory);
   }
 
  private:
@@ -159,14 +177,6 @@ class Contest {
     tandem::Options options;
     options.backend = "llvm";
     return options;
-  }
-
-  void copy() const {
-    char* to = static_cast<char*>(to_.mutable_data_ptr());
-    const char* from = static_cast<const char*>(from_.const_data_ptr());
-    at::parallel_for(0, from_.numel(), 32768, [&](int64_t begin, int64_t end) {
-      std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
-    });
   }
 
   /// The best of a few: what another process takes away is not the kernel's.
@@ -197,6 +207,8 @@ int main(int argc, char** argv) try {
     fmt::print("{{{}}}\n", answer);
     std::fflush(stdout);
   }
+  if (argc > 2 && std::string_view(argv[2]) == "--report")
+    for (const Contest& contest : contests) fmt::print(stderr, "{}\n", contest.report());
   return 0;
 } catch (const std::exception& error) {
   fmt::print(stderr, "kernel_bench: {}\n", error.what());

@@ -10,7 +10,7 @@
 namespace bench {
 
 /// A training step whose first call is timed: `loss` of `net` on fixed arguments. The rival's
-/// copies are in peers/first_call_peer.py.
+/// copies are in peers/models.py.
 struct Workload {
   std::string name;
   std::shared_ptr<torch::nn::Module> net;

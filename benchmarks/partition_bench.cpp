@@ -77,12 +77,14 @@ void BM_DefaultPartition(benchmark::State& state) { cut(state, tandem::default_p
 void BM_MinCut(benchmark::State& state) { cut(state, tandem::min_cut_recompute); }
 
 void BM_Stages(benchmark::State& state) { stages(state, tandem::min_cut); }
+void BM_StagesRecompute(benchmark::State& state) { stages(state, tandem::min_cut_recompute); }
 
 #define TANDEM_PARTITION_BENCHMARK(name) \
-  BENCHMARK(name)->Arg(8)->Arg(80)->Arg(800)->Unit(benchmark::kMillisecond)
+  BENCHMARK(name)->Arg(8)->Arg(12)->Arg(80)->Arg(800)->Unit(benchmark::kMillisecond)
 TANDEM_PARTITION_BENCHMARK(BM_Capture);
 TANDEM_PARTITION_BENCHMARK(BM_DefaultPartition);
 TANDEM_PARTITION_BENCHMARK(BM_MinCut);
 TANDEM_PARTITION_BENCHMARK(BM_Stages);
+TANDEM_PARTITION_BENCHMARK(BM_StagesRecompute);
 
 }  // namespace

@@ -34,14 +34,14 @@ def main():
 
     cases = []
     print(f"{'kernel, us':<30}{'tandem':>9}{'eager':>9}{'copy':>9}{'Inductor':>10}  "
-          "copy/tandem; tandem/Inductor (95 %)")
-    for name in contestants[0].answers[0]:
+          "of copy bandwidth; tandem / Inductor (95 %)")
+    for name, first in contestants[0].answers[0].items():
         tandem, eager, copy = (times(contestants[0], name, kind) for kind in ("compiled_us", "eager_us", "copy_us"))
         case = {"name": name, "tandem_us": statistics.median(tandem), "eager_us": statistics.median(eager),
                 "copy_us": statistics.median(copy), "of_copy_bandwidth": ratio(copy, tandem),
-                "to_eager": ratio(tandem, eager)}
+                "to_eager": ratio(tandem, eager), "bytes": first["bytes"], "memory_bound": first["memory_bound"]}
         text = f"{name:<30}{case['tandem_us']:>9.1f}{case['eager_us']:>9.1f}{case['copy_us']:>9.1f}"
-        notes = f"{100 * case['of_copy_bandwidth']['ratio']:.0f} %"
+        notes = f"{100 * case['of_copy_bandwidth']['ratio']:>4.0f} %{' *' if first['memory_bound'] else '  '}"
         if options.peer:
             rival = times(contestants[1], name, "compiled_us")
             case |= {"rival_us": statistics.median(rival), "to_rival": ratio(tandem, rival)}
@@ -49,8 +49,11 @@ def main():
             notes += "; {ratio:.2f} ({ratio_low:.2f} to {ratio_high:.2f})".format(**case["to_rival"])
         print(f"{text:<67}  {notes}")
         cases.append(case)
+    bound = [case for case in cases if case["memory_bound"]]
+    near = sum(case["of_copy_bandwidth"]["ratio"] >= 0.75 for case in bound)
+    print(f"{near} of {len(bound)} kernels that memory bounds (*) at 75 % of copy bandwidth or more")
     if options.peer:
-        fast = sum(case["to_rival"]["ratio_low"] <= 1 for case in cases)
+        fast = sum(case["to_rival"]["ratio"] <= 1 for case in cases)
         print(f"{fast} of {len(cases)} kernels at least as fast as Inductor's")
     if options.out:
         pathlib.Path(options.out).write_text(json.dumps({"benchmark": "kernels", "cases": cases}, indent=2) + "\n")

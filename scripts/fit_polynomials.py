@@ -37,8 +37,37 @@ def series(function, at_zero):
     return lambda x: mp.mpf(at_zero) if abs(x) < mp.mpf(10) ** -30 else function(x)
 
 
+def fit_best(name, function, low, high, degree, weight, rounds):
+    """As `fit`, nearer to the best: least squares whose weights grow where the error is large (Lawson)."""
+    count, terms = 80, degree + 1
+    low, high = mp.mpf(low), mp.mpf(high)
+    nodes = [low + (high - low) * (1 - mp.cos(mp.pi * (i + 0.5) / count)) / 2 for i in range(count)]
+    values, weights = [function(x) for x in nodes], [weight(x) for x in nodes]
+    shares, best = [mp.mpf(1)] * count, None
+    for _ in range(rounds):
+        matrix, right = mp.matrix(terms, terms), mp.matrix(terms, 1)
+        for x, value, w, share in zip(nodes, values, weights, shares):
+            row = [w * x**power for power in range(terms)]
+            for a in range(terms):
+                right[a] += share * row[a] * w * value
+                for b in range(terms):
+                    matrix[a, b] += share * row[a] * row[b]
+        solution = list(mp.lu_solve(matrix, right))
+        errors = [abs((mp.polyval(solution[::-1], x) - value) * w) for x, value, w in zip(nodes, values, weights)]
+        largest = max(errors)
+        if best is None or largest < best[0]:
+            best = (largest, solution)
+        shares = [share * (error / largest + mp.mpf("1e-3")) for share, error in zip(shares, errors)]
+        total = sum(shares)
+        shares = [share * count / total for share in shares]
+    print(f"{name}: degree {degree} on [{mp.nstr(low, 6)}, {mp.nstr(high, 6)}], weighted error {mp.nstr(best[0], 3)}")
+    print("  {" + ", ".join(f"{struct.unpack('f', struct.pack('f', float(c)))[0]:.9g}" for c in best[1][::-1]) + "}")
+
+
 half_ln2 = mp.log(2) / 2 * 1.0001
-fit("exp: (e^r - 1 - r) / r^2", series(lambda r: (mp.exp(r) - 1 - r) / r**2, 0.5), -half_ln2, half_ln2, 5,
+fit_best("exp: (e^r - 1 - r) / r^2", series(lambda r: (mp.exp(r) - 1 - r) / r**2, 0.5), -half_ln2, half_ln2, 4,
+         lambda r: r**2, 12)
+fit("expm1: (e^r - 1 - r) / r^2", series(lambda r: (mp.exp(r) - 1 - r) / r**2, 0.5), -half_ln2, half_ln2, 5,
     lambda r: r**2)
 fit("exp, double", series(lambda r: (mp.exp(r) - 1 - r) / r**2, 0.5), -half_ln2, half_ln2, 11,
     lambda r: r**2, single=False)
@@ -56,6 +85,11 @@ fit("erf, |x| < 0.95: erf(x)/x - 1", series(lambda z: mp.erf(mp.sqrt(z)) / mp.sq
     mp.mpf(0.95) ** 2, 6)
 fit("erf, |x| > 0.95: -log(erfc(t)) / t", lambda t: -mp.log(mp.erfc(t)) / t, 0.95, 4.0, 8,
     lambda t: t * mp.erfc(t))
+tail_slope = mp.mpf("0.4")
+tail_place = lambda t: (1 / t - 1) / tail_slope
+fit_best("normal_cdf: erfc(a) e^(a^2) / (2 t), t = 1 / (1 + 0.4 a)",
+         lambda t: mp.erfc(tail_place(t)) * mp.exp(tail_place(t) ** 2) / (2 * t), 1 / (1 + 5 * tail_slope), 1, 5,
+         lambda t: t * mp.exp(-tail_place(t) ** 2) + mp.mpf(10) ** -9, 10)
 print("pi/2 in parts:")
 rest = mp.pi / 2
 for bits in (8, 11, 24, 24):

@@ -1,14 +1,23 @@
-"""Microseconds of fused kernels of real models through torch.compile, one round for every line on stdin.
+"""Microseconds of fused kernels of real models by Inductor, one round for every line on stdin.
 
 Answers each line with a line of JSON, as benchmarks/kernel_bench.cpp does for Tandem: same functions, shapes
-and names.
+and names. The functions are handed to Inductor itself: without Dynamo, whose guards would cost some
+microseconds a call that are not the kernels'.
 """
 
 import json
+import os
+import shutil
 import sys
 import time
 
-import torch
+try:
+    import torch
+    from torch._inductor import compile as inductor
+    from torch.fx.experimental.proxy_tensor import make_fx
+except ImportError as error:
+    sys.exit(f"kernel_peer.py: {sys.executable} has no torch with Inductor: {error}\n"
+             "  remedy: pip install torch, or run run_kernels.py without --peer")
 
 aten = torch.ops.aten
 EPS = 1e-5
@@ -66,10 +75,15 @@ def cases():
 
 
 def main():
+    if not shutil.which(os.environ.get("CXX", "g++")):
+        sys.exit("kernel_peer.py: Inductor compiles with g++ (or $CXX), which is not on the path\n"
+                 "  remedy: install g++, or run run_kernels.py without --peer")
     torch.set_num_threads(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
     torch.manual_seed(0)
     with torch.no_grad():
-        table = {name: (torch.compile(case[0]), case[1:]) for name, case in cases().items()}
+        table = {}
+        for name, (function, *inputs) in cases().items():
+            table[name] = (inductor(make_fx(function)(*inputs), inputs), inputs)
         for _ in sys.stdin:
             answer = {}
             for name, (function, inputs) in table.items():

@@ -127,7 +127,15 @@ class Builder {
     // Eager raises when the backward gets here, so it must get here.
     const bool raises = std::ranges::any_of(gradients.raises,
                                             [](const std::string& text) { return !text.empty(); });
-    for (size_t i = 0; i < wanted.size(); ++i) add_gradient(*wanted[i], part, values[i], raises);
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      add_gradient(*wanted[i], part, values[i], raises);
+      if (!raises) continue;
+      for (size_t k = 0; k < tangents.size(); ++k) {
+        if (gradients.raises_in[k][i])
+          signature_.tangents[tangents[k]].raises_in.push_back(
+              static_cast<int64_t>(signature_.gradients.size()) - 1);
+      }
+    }
   }
 
   /// Where the data of a gradient does not say from which tangents it comes.

@@ -9,6 +9,7 @@
 
 #include <ATen/FunctionalTensorWrapper.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <unordered_set>
@@ -89,6 +90,18 @@ void drop_unreached(const tracing::Trace& trace, const std::vector<at::Tensor>& 
   }
 }
 
+/// Whether the way from a defined tangent to the target raises in eager.
+bool raises(const Derivation& derivation, const PlaceMap& here, const Target& target) {
+  for (size_t i = 0; i < derivation.of.tangents.size(); ++i) {
+    if (!derivation.defined[i]) continue;
+    for (int64_t position : derivation.of.tangents[i].raises_in) {
+      const ir::GradientFacts& facts = derivation.of.gradients[static_cast<size_t>(position)];
+      if (facts.after == target.after && here(facts.place) == target.place) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<at::Tensor> record_gradients(tracing::Trace& trace, const signature::Reading& reading,
@@ -108,7 +121,10 @@ std::vector<at::Tensor> record_gradients(tracing::Trace& trace, const signature:
     task.roots.push_back(root->edge);
     task.tangents.push_back(trace.argument(next++));
   }
-  const std::vector<const Target*> wanted = ends.prepare(part);
+  const std::vector<const Target*> all = ends.prepare(part);
+  // What raises was not asked for, or the backward would have raised by now.
+  std::vector<const Target*> wanted = all;
+  std::erase_if(wanted, [&](const Target* target) { return raises(derivation, here, *target); });
   for (const Target* target : wanted) task.wanted.push_back(target->edge);
   const size_t inputs_before = trace.stand_ins().size();
   const BackwardWrites writes(trace);
@@ -117,10 +133,14 @@ std::vector<at::Tensor> record_gradients(tracing::Trace& trace, const signature:
   writes.check();
   if (ends.parts() > 1) drop_unreached(trace, task.tangents, found);
 
-  const auto find_target = [&](const Place& place, bool after) {
-    return std::ranges::find_if(wanted, [&](const Target* target) {
+  const auto find_in = [&](const std::vector<const Target*>& targets, const Place& place,
+                           bool after) {
+    return std::ranges::find_if(targets, [&](const Target* target) {
       return target->after == after && target->place == here(place);
     });
+  };
+  const auto find_target = [&](const Place& place, bool after) {
+    return find_in(wanted, place, after);
   };
   // An input that nobody reads is passed apart from others that it was a view with: a change of
   // theirs does not renew its history, and what belongs to the new one arrives at the old one.
@@ -133,14 +153,24 @@ std::vector<at::Tensor> record_gradients(tracing::Trace& trace, const signature:
     return facts.after ? find_target(facts.place, false) : wanted.end();
   };
   for (size_t i = 0; i < derivation.beyond.size(); ++i) {
-    const auto target = find_target(derivation.beyond[i].place, derivation.beyond[i].after);
-    if (target != wanted.end()) trace.move_edge(derivation.first_beyond() + i, (*target)->edge);
+    const auto target = find_in(all, derivation.beyond[i].place, derivation.beyond[i].after);
+    if (target != all.end()) trace.move_edge(derivation.first_beyond() + i, (*target)->edge);
   }
   for (size_t i = 0; i < derivation.roots.size(); ++i) {
     const Place place = here(derivation.of.tangents[derivation.roots[i]].place);
     const auto root = std::ranges::find(ends.roots(), place, &Root::place);
     if (root == ends.roots().end()) report_difference("a result has no gradient that had one");
     trace.move_edge(derivation.first_root() + i, root->edge);
+  }
+  for (size_t i = 0; i < derivation.views.size(); ++i) {
+    const size_t n = derivation.first_view() + i;
+    const Place place = here({Place::Of::Input, static_cast<int64_t>(derivation.views[i])});
+    // Nobody can ask for it any more: what arrives there goes on to the base.
+    if (place.index < 0 || !trace.argument(n).requires_grad()) continue;
+    const size_t at = signature::calling_order(trace)[static_cast<size_t>(place.index)];
+    const auto edge = torch::autograd::impl::gradient_edge(trace.stand_ins()[at].tensor);
+    const bool is_base = std::ranges::find(ends.roots(), edge, &Root::edge) != ends.roots().end();
+    if (!is_base) trace.move_edge(n, edge);
   }
   std::vector<at::Tensor> gradients;
   for (const ir::GradientFacts& facts : derivation.of.gradients) {

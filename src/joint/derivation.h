@@ -33,12 +33,16 @@ struct Derivation {
   /// Tangents of the part: results and rewritten inputs whose new values formulas have saved. As
   /// above.
   std::vector<size_t> roots;
+  /// Inputs that are views of a group which the part rewrites: formulas may have saved what such a
+  /// view shows when the call ends. As above.
+  std::vector<size_t> views;
   /// What the call drew from, none standing for the default one: where they stood is passed.
   std::vector<std::optional<at::Generator>> generators;
 
   size_t first_beyond() const { return arguments + replaced.size(); }
   size_t first_root() const { return first_beyond() + beyond.size(); }
-  size_t first_state() const { return first_root() + roots.size(); }
+  size_t first_view() const { return first_root() + roots.size(); }
+  size_t first_state() const { return first_view() + views.size(); }
   size_t first_tangent() const { return first_state() + generators.size(); }
 };
 

@@ -5,6 +5,8 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+
 namespace tandem::joint {
 namespace {
 
@@ -74,6 +76,7 @@ void Ends::add_targets() {
           facts.requires_grad_after && !(edge_now(one.tensor) == one.edge)) {
         add_target(Place::Of::Input, i, true, edge_now(one.tensor), true);
       }
+      add_renewed(one, i);
     } else if (facts.requires_grad_after && facts.is_leaf_after) {
       add_target(Place::Of::Input, i, false, edge_now(one.tensor),
                  false);  // requires_grad_() inside
@@ -98,6 +101,22 @@ void Ends::add_targets() {
   for (size_t i = 0; i < signature.groups.size(); ++i) {
     if (signature.groups[i].history_changed)
       add_target(Place::Of::Group, i, true, edge_now(group(i).tensor), true);
+  }
+}
+
+/// Reads before the last renewal end at places that nobody can name any more, like those before the
+/// first.
+void Ends::add_renewed(const StandIn& one, size_t index) {
+  const bool kept = reading_.effects == signature::Effects::Kept;
+  for (size_t k = 0; k < one.renewed.size(); ++k) {
+    const autograd::Edge& edge = one.renewed[k];
+    const bool is_taken = std::ranges::any_of(trace_.stand_ins(), [&](const StandIn& other) {
+      return other.is_place && other.edge == edge;
+    });
+    if (is_taken) continue;
+    const bool after =
+        kept && k + 1 == one.renewed.size() && !reading_.signature.inputs[index].history_changed;
+    add_target(Place::Of::Input, index, after, edge, false);
   }
 }
 

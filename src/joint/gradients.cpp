@@ -10,6 +10,8 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 
+#include <algorithm>
+#include <map>
 #include <optional>
 
 namespace tandem::joint {
@@ -54,6 +56,90 @@ std::vector<at::Tensor> run_engine(tracing::Recording& recording, const Differen
   return gradients;
 }
 
+/// More targets are not told apart: each trial is a run of the engine.
+constexpr size_t kMostTrials = 64;
+
+/// Runs of the engine for their errors only.
+class Trial {
+ public:
+  Trial(tracing::Recording& recording, ir::NodeId mark, const Differentiation& task)
+      : recording_(recording), mark_(mark), task_(task) {}
+
+  /// What the engine raises on the way from one root to the chosen edges; empty: nothing.
+  std::string text_of(size_t root, const std::vector<bool>& chosen) const {
+    Differentiation part{{task_.roots[root]}, {task_.tangents[root]}, {}};
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      if (chosen[i]) part.wanted.push_back(task_.wanted[i]);
+    }
+    std::string text;
+    try {
+      run_engine(recording_, part);
+    } catch (const Error&) {
+      throw;
+    } catch (const c10::Error& error) {
+      text = error.what_without_backtrace();
+    }
+    recording_.rewind(mark_);
+    return text;
+  }
+
+  /// Which of the chosen edges, all together known to raise, do so by themselves.
+  void find_raising(size_t root, const std::vector<bool>& chosen,
+                    std::vector<bool>& raising) const {
+    const auto count = static_cast<size_t>(std::ranges::count(chosen, true));
+    if (count < 2 || task_.wanted.size() > kMostTrials) {
+      for (size_t i = 0; i < chosen.size(); ++i) raising[i] = raising[i] || chosen[i];
+      return;
+    }
+    std::vector<bool> first(chosen.size()), second(chosen.size());
+    size_t seen = 0;
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      if (chosen[i]) (seen++ < count / 2 ? first : second)[i] = true;
+    }
+    for (const std::vector<bool>& half : {first, second}) {
+      if (!text_of(root, half).empty()) find_raising(root, half, raising);
+    }
+  }
+
+  /// Whether some root raises for some edges and not for others.
+  bool is_divided(const Gradients& gradients) const {
+    return std::ranges::any_of(gradients.raises_in, [&](const std::vector<bool>& one) {
+      const auto count = std::ranges::count(one, true);
+      return count > 0 && static_cast<size_t>(count) < one.size();
+    });
+  }
+
+ private:
+  tracing::Recording& recording_;
+  const ir::NodeId mark_;
+  const Differentiation& task_;
+};
+
+/// Each edge from the roots that do not raise on the way to it: edges with the same roots in one
+/// run.
+void differentiate_what_does_not_raise(tracing::Recording& recording, ir::NodeId mark,
+                                       const Differentiation& task, Gradients& gradients) {
+  std::map<std::vector<bool>, std::vector<size_t>> edges_by_roots;
+  for (size_t i = 0; i < task.wanted.size(); ++i) {
+    std::vector<bool> roots;
+    for (const std::vector<bool>& raises : gradients.raises_in) roots.push_back(!raises[i]);
+    edges_by_roots[std::move(roots)].push_back(i);
+  }
+  for (const auto& [roots, edges] : edges_by_roots) {
+    Differentiation part;
+    for (size_t i = 0; i < roots.size(); ++i) {
+      if (!roots[i]) continue;
+      part.roots.push_back(task.roots[i]);
+      part.tangents.push_back(task.tangents[i]);
+    }
+    if (part.roots.empty()) continue;
+    for (size_t i : edges) part.wanted.push_back(task.wanted[i]);
+    const std::vector<at::Tensor> values = run_engine(recording, part);
+    for (size_t i = 0; i < edges.size(); ++i) gradients.values[edges[i]] = values[i];
+  }
+  gradients.effects = reached_effects(recording, mark, task.roots);
+}
+
 }  // namespace
 
 bool wants_gradient(const tracing::StandIn& stand_in) {
@@ -76,22 +162,22 @@ Gradients differentiate(tracing::Recording& recording, const Differentiation& ta
   } catch (const c10::Error&) {
     recording.rewind(mark);
   }
-  Differentiation good{.wanted = task.wanted};
+  const Trial trial(recording, mark, task);
+  std::vector<bool> all(task.wanted.size(), true);
   for (size_t i = 0; i < task.roots.size(); ++i) {
-    Differentiation alone{{task.roots[i]}, {task.tangents[i]}, task.wanted};
-    try {
-      run_engine(recording, alone);
-      good.roots.push_back(task.roots[i]);
-      good.tangents.push_back(task.tangents[i]);
-    } catch (const Error&) {
-      throw;
-    } catch (const c10::Error& error) {
-      gradients.raises[i] = error.what_without_backtrace();
-    }
-    recording.rewind(mark);
+    gradients.raises[i] = trial.text_of(i, all);
+    gradients.raises_in.emplace_back(task.wanted.size());
+    if (!gradients.raises[i].empty()) trial.find_raising(i, all, gradients.raises_in[i]);
   }
-  if (!good.roots.empty()) gradients.values = run_engine(recording, good);
-  gradients.effects = reached_effects(recording, mark, task.roots);
+  differentiate_what_does_not_raise(recording, mark, task, gradients);
+  if (!gradients.effects.empty() && trial.is_divided(gradients)) {
+    // Run in several pieces, formulas that draw would draw several times.
+    recording.rewind(mark);
+    for (std::vector<bool>& one : gradients.raises_in) {
+      if (std::ranges::count(one, true) > 0) one = all;
+    }
+    differentiate_what_does_not_raise(recording, mark, task, gradients);
+  }
   return gradients;
 }
 

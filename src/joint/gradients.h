@@ -29,12 +29,13 @@ struct Differentiation {
 struct Gradients {
   std::vector<at::Tensor> values;   // one per wanted edge; undefined where nothing flows
   std::vector<std::string> raises;  // one per tangent: what eager's backward would throw, or empty
-  std::vector<Reached> effects;     // draws and effects, in order
+  std::vector<std::vector<bool>> raises_in;  // per tangent and wanted edge: on the way to which
+  std::vector<Reached> effects;              // draws and effects, in order
 };
 
 /// Runs the engine into the recording. Eager raises in backward, not in the call, when a saved
-/// tensor was overwritten: a tangent that raises is marked, the others are differentiated without
-/// it.
+/// tensor was overwritten, and only if a gradient is asked for that lies behind it: a tangent that
+/// raises is marked, and left out where it does.
 Gradients differentiate(tracing::Recording& recording, const Differentiation& task);
 
 /// The same with a history of their own, for what differentiates them again. What eager's backward

@@ -13,7 +13,8 @@ Expr operand(const OpCall& call) { return call.wide("self"); }
 
 Expr softmax_of(const Expr& x, const Expr& largest, int64_t dim) {
   const Expr e = exp(x - largest);
-  return e / sum(e, {dim}, KeepDims::yes);
+  // One division a row. The sum is at least 1, so the reciprocal loses nothing but half a unit.
+  return e * reciprocal(sum(e, {dim}, KeepDims::yes));
 }
 
 }  // namespace

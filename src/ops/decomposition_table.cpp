@@ -87,7 +87,7 @@ constexpr DecompositionRow kRows[] = {
     {"_log_softmax", d::log_softmax, kExact, "x - m - log sum e^(x - m)"},
     {"_log_softmax_backward_data", d::log_softmax_backward, kExact, "g - e^y sum g"},
     {"_safe_softmax", d::safe_softmax, kExact, "as _softmax; a row of -inf gives 0"},
-    {"_softmax", d::softmax, kExact, "e^(x - m) / sum e^(x - m)"},
+    {"_softmax", d::softmax, kExact, "e^(x - m) (1 / sum e^(x - m))"},
     {"_softmax_backward_data", d::softmax_backward, kExact, "(g - sum g y) y"},
     {"logsumexp", d::logsumexp, kExact, "log sum e^(x - m) + m"},
 

@@ -41,6 +41,9 @@ Results flash_attention_for_cpu_backward(const MetaCall& call) {
   if (!is_batch_of_heads(query) || !is_batch_of_heads(key) || !is_batch_of_heads(value)) {
     return std::nullopt;
   }
+  // The kernel of no gradient gives none.
+  if (!args.tensor("grad_out"))
+    return answer(undefined_result(), undefined_result(), undefined_result());
   return answer(heads_inside(*query), heads_inside(*key), heads_inside(*value));
 }
 

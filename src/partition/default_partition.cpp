@@ -1,5 +1,6 @@
 #include "partition/halves.h"
 #include "partition/saved_values.h"
+#include "passes/merge_duplicates.h"
 #include "passes/remove_dead_nodes.h"
 #include "tandem/ir/graph.h"
 #include "tandem/stages.h"
@@ -24,6 +25,9 @@ Split default_partition(const Joint& joint, const Options&) {
     split.saved.push_back(partition::describe(whole, value));
   split.forward = partition::forward_half(whole, saved);
   split.backward = partition::backward_half(whole, saved, partition::is_repeatable);
+  // Not before: what the backward recorded for itself stays there.
+  passes::merge_duplicates(split.forward);
+  passes::merge_duplicates(split.backward);
   return split;
 }
 

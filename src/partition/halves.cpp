@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "ops/op_table.h"
-#include "passes/merge_duplicates.h"
 #include "passes/remove_dead_nodes.h"
 #include "tandem/ir/text.h"
 
@@ -38,12 +37,6 @@ bool is_read(const ir::Graph& graph, const ir::Node& node) {
   return std::ranges::any_of(node.results(), [&](ir::ValueId id) {
     return id != ir::kNoValue && graph.value(id).has_users();
   });
-}
-
-void clean(ir::Graph& graph) {
-  passes::remove_dead_nodes(graph);
-  passes::merge_duplicates(graph);
-  ir::verify(graph, "partition");
 }
 
 /// Memory of its own for what the caller could write before the backward reads it.
@@ -92,7 +85,6 @@ ir::Graph forward_half(const ir::Graph& joint, std::span<const SavedValue> saved
   for (ir::ValueId input : inputs) {
     if (is_tangent(forward, input)) forward.erase_input(input);
   }
-  clean(forward);
   return forward;
 }
 
@@ -114,8 +106,8 @@ ir::Graph backward_half(const ir::Graph& joint, std::span<const SavedValue> save
     backward.replace_all_uses(saved[i].value, input);
     order.push_back(input);
   }
-  // Draws and effects of the forward have happened there: gone, though the clean-up would keep
-  // them. What is left of the forward is what is made again.
+  // Draws and effects of the forward have happened there. What is left of the forward is what is
+  // made again.
   backward.for_each_node_reversed([&](ir::Node& node) {
     const bool recorded_here = node.phase() == ir::Phase::Backward;
     if (!is_read(backward, node)) {
@@ -136,7 +128,6 @@ ir::Graph backward_half(const ir::Graph& joint, std::span<const SavedValue> save
   order.insert(order.end(), unread.begin(), unread.end());
   backward.reorder_inputs(std::move(order));
   for (size_t i = unread.size(); i-- > 0;) backward.erase_input(unread[i]);
-  clean(backward);
   return backward;
 }
 

@@ -1,6 +1,6 @@
 #include "passes/fill_value.h"
 
-#include "passes/view_place.h"
+#include "ops/view_offset.h"
 
 #include <ATen/Functions.h>
 
@@ -85,7 +85,7 @@ std::optional<c10::Scalar> fill_value(const ir::Graph& graph, ir::ValueId value)
       }
       return number ? as_dtype(*number, here.tensor_type()->dtype) : std::nullopt;
     }
-    if (!offset_in_source(graph, node, static_cast<size_t>(here.result_index())))
+    if (!ops::offset_in_source(graph, node, static_cast<size_t>(here.result_index())))
       return std::nullopt;
     value = *node.operands()[0].get_if<ir::ValueId>();
   }

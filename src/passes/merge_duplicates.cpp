@@ -169,6 +169,7 @@ PassResult merge_duplicates(ir::Graph& graph) {
   PassResult result;
   const PinnedValues pinned(graph);
   std::unordered_multimap<uint64_t, ir::NodeId> seen;
+  seen.reserve(graph.node_count());
   graph.for_each_node([&](ir::Node& node) {
     if (writes(node)) {
       seen.clear();  // what was read before the write need not be what is read after it

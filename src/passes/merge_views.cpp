@@ -1,7 +1,7 @@
 #include "passes/merge_views.h"
 
+#include "ops/view_offset.h"
 #include "passes/memory_facts.h"
-#include "passes/view_place.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorUtils.h>
@@ -66,7 +66,7 @@ class Merger {
     bool is_view = false;
     for (size_t i = 0; i < node.results().size(); ++i) {
       const ir::ValueId id = node.results()[i];
-      const std::optional<int64_t> offset = offset_in_source(graph_, node, i);
+      const std::optional<int64_t> offset = ops::offset_in_source(graph_, node, i);
       if (!offset) continue;
       is_view = true;
       const Place source = place(*node.operands()[0].get_if<ir::ValueId>());
@@ -193,7 +193,8 @@ class Merger {
     if (producer == ir::kNoNode || graph_.node(producer).kind() != ir::NodeKind::Op) return;
     const ir::Node& first = graph_.node(producer);
     const int64_t rank = graph_.value(result).tensor_type()->rank();
-    if (!offset_in_source(graph_, first, 0) || graph_.value(middle).tensor_type()->rank() != rank) {
+    if (!ops::offset_in_source(graph_, first, 0) ||
+        graph_.value(middle).tensor_type()->rank() != rank) {
       return;
     }
     const auto second_order = order_of(node, rank), first_order = order_of(first, rank);

@@ -1,9 +1,9 @@
 #include "passes/remove_no_ops.h"
 
 #include "ops/op_table.h"
+#include "ops/view_offset.h"
 #include "passes/fill_value.h"
 #include "passes/memory_facts.h"
-#include "passes/view_place.h"
 #include "tandem/ir/graph.h"
 
 #include <algorithm>
@@ -210,7 +210,8 @@ class Remover {
       const ir::Value& here = graph_.value(value);
       const ir::Node& node = graph_.node(here.producer());
       if (node.kind() != ir::NodeKind::Op || !ops::info(node.op()).is_view) return true;
-      if (!offset_in_source(graph_, node, static_cast<size_t>(here.result_index()))) return false;
+      if (!ops::offset_in_source(graph_, node, static_cast<size_t>(here.result_index())))
+        return false;
       value = *node.operands()[0].get_if<ir::ValueId>();
     }
     return true;

@@ -1,8 +1,8 @@
 #include "passes/remove_round_trips.h"
 
 #include "ops/op_table.h"
+#include "ops/view_offset.h"
 #include "passes/memory_facts.h"
-#include "passes/view_place.h"
 #include "tandem/ir/graph.h"
 
 #include <algorithm>
@@ -361,7 +361,8 @@ class Remover {
   bool is_plain(ir::ValueId value) const {
     for (const ir::Node* node = producer(value); node != nullptr; node = producer(value)) {
       if (node->kind() != ir::NodeKind::Op || !ops::info(node->op()).is_view) return true;
-      if (!offset_in_source(graph_, *node, static_cast<size_t>(graph_.value(value).result_index())))
+      if (!ops::offset_in_source(graph_, *node,
+                                 static_cast<size_t>(graph_.value(value).result_index())))
         return false;
       value = tensor_at(*node, 0);
     }

@@ -236,7 +236,7 @@ Exported detail::export_module(const FlatFunction& function, const Flat& argumen
   });
   check_gradients(exported.graph, names);
   log.dump("joint", exported.graph);
-  pipeline::run_passes(exported.graph, {}, log);
+  pipeline::run_passes(exported.graph, {}, Rounding::eager, log);
   exported.signature = signature_of(exported.graph, state, options);
   return exported;
 }

@@ -82,10 +82,6 @@ void check_built(const Options& options) {
                   "never, which compiles one entry per set of sizes");
   require_default(options.integer_sizes == IntegerSizes::checked, word(options.integer_sizes),
                   "checked; sizes are constants of an entry until symbolic sizes exist");
-  require_default(options.rounding == Rounding::eager, "rounding = fast",
-                  "eager, which keeps eager's order of operations");
-  require_default(options.random == Random::eager, "random = fast",
-                  "eager, which draws the numbers that eager draws");
   require_default(!options.memory_budget, "memory_budget",
                   "leave it out; the partitioner decides what is saved");
   require_default(!options.peak_limit_bytes, "peak_limit_bytes", "leave it out; no limit is kept");

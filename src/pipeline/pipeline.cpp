@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "joint/build_joint.h"
+#include "ops/fast_draws.h"
 #include "ops/op_table.h"
 #include "partition/memory_owners.h"
 #include "partition/place_write_backs.h"
@@ -93,6 +94,7 @@ runtime::GradientFunctions::Make derive(std::shared_ptr<const Program> program, 
                            .replaced = {},
                            .beyond = {},
                            .roots = entry.plan().parts[part].tangents,
+                           .views = runtime::views_of(entry.signature(), entry.plan(), part),
                            .generators = entry.primals().generators};
     for (size_t i : entry.primals().replaced) step.replaced.push_back(entry.lifted()[i]);
     for (const auto& edge : runtime::edges_beyond(entry, part))
@@ -166,16 +168,20 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
 }
 
 Decompositions chosen_decompositions(const Options& options) {
-  return options.backend.resolve()->decompositions(options.rounding).merge(options.decompositions);
+  const std::shared_ptr<Backend> backend = options.backend.resolve();
+  Decompositions table = backend->decompositions(options.rounding);
+  // Only in fused kernels are such draws faster than libtorch's.
+  if (options.random == Random::fast && backend->fuses()) table.merge(ops::fast_draws());
+  return table.merge(options.decompositions);
 }
 
 std::span<const char* const> joint_passes() { return kJointPasses; }
 
-void run_passes(ir::Graph& graph, const Decompositions& table, StageLog& log) {
+void run_passes(ir::Graph& graph, const Decompositions& table, Rounding rounding, StageLog& log) {
   passes::PassObserver observer;
   observer.verify = kVerifyEveryStep;
   for (const PassInfo& pass : passes::all_passes()) {
-    if (!runs(pass, Rounding::eager)) observer.disabled.insert(pass.name);
+    if (!runs(pass, rounding)) observer.disabled.insert(pass.name);
   }
   observer.after_step = [&](const passes::StepReport& step) {
     if (!step.disabled) log.note_step("passes", std::string(step.name), step.seconds);
@@ -218,7 +224,7 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
   Captured captured = capture(*program, arguments, options, log);
   counts = captured.counts;
   if (program->is_derived()) *program->derived_traces += counts.traces;
-  run_passes(captured.joint.graph, chosen_decompositions(options), log);
+  run_passes(captured.joint.graph, chosen_decompositions(options), options.rounding, log);
   if (program->is_derived()) drop_happened(captured.joint.graph, captured.run.happened);
   Split split = cut(captured.joint, options, log);
   guards.add_trace(captured.joint.lifted, split.signature, arguments);
@@ -232,7 +238,8 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
   auto entry = log.time("lower", [&] {
     return std::make_shared<const runtime::EntryState>(
         std::move(captured.joint), std::move(split), options.backend.resolve(), std::move(guards),
-        std::move(captured.result_constants), std::move(higher));
+        std::move(captured.result_constants), std::move(higher),
+        runtime::Liberties{options.rounding, options.random});
   });
   log.dump("forward", entry->forward());
   if (entry->signature().training) {

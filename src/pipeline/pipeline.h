@@ -37,7 +37,7 @@ Decompositions chosen_decompositions(const Options& options);
 std::span<const char* const> joint_passes();
 
 /// Decompositions and clean-up of a joint graph before it is cut.
-void run_passes(ir::Graph& graph, const Decompositions& table, StageLog& log);
+void run_passes(ir::Graph& graph, const Decompositions& table, Rounding rounding, StageLog& log);
 
 /// The cut, by the partitioner of the options; both graphs verified.
 Split cut(const Joint& joint, const Options& options, StageLog& log);

@@ -65,7 +65,7 @@ std::vector<std::string> Program::tensor_names(const detail::Flat& arguments) co
     const joint::Derivation& one = derivations[order];
     for (size_t i = 0; i < one.replaced.size(); ++i)
       names.push_back(base::str("written closed-over tensor ", i, " as it was before the call"));
-    for (size_t i = 0; i < one.beyond.size() + one.roots.size(); ++i)
+    for (size_t i = 0; i < one.beyond.size() + one.roots.size() + one.views.size(); ++i)
       names.push_back(base::str("tensor ", i, " as the call leaves it"));
     for (size_t i = 0; i < one.generators.size(); ++i)
       names.push_back(base::str("state of generator ", i));

@@ -18,7 +18,8 @@ Joint export_joint(const FlatFunction& function, const Flat& arguments, const Op
   pipeline::StageLog log("export_joint", options.dump_dir);
   pipeline::Captured captured =
       pipeline::capture(pipeline::Program(function), arguments, options, log);
-  pipeline::run_passes(captured.joint.graph, pipeline::chosen_decompositions(options), log);
+  pipeline::run_passes(captured.joint.graph, pipeline::chosen_decompositions(options),
+                       options.rounding, log);
   return std::move(captured.joint);
 }
 

@@ -170,7 +170,7 @@ void verify_entry(const runtime::EntryState& entry, const Program& program,
   StageLog log("verify", {});
   Captured now = capture(program, arguments, options, log);
   compare_lifted(entry.joint(), entry.lifted(), now.joint);
-  run_passes(now.joint.graph, chosen_decompositions(options), log);
+  run_passes(now.joint.graph, chosen_decompositions(options), options.rounding, log);
   compare_graphs(entry.joint(), now.joint.graph);
   compare_signatures(entry.signature(), now.joint.signature);
   const auto& then = entry.result_constants();

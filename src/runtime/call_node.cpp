@@ -10,6 +10,7 @@
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace tandem::runtime {
@@ -98,6 +99,22 @@ void CallNode::connect_targets(std::span<const autograd::Edge> targets) {
   set_next_edges(std::move(edges));
 }
 
+std::vector<autograd::Edge> CallNode::views() const {
+  std::vector<autograd::Edge> edges;
+  for (const auto& view : views_) edges.emplace_back(view.lock(), 0);
+  return edges;
+}
+
+/// Whether the backward under way asks for one of these gradients, or for what lies behind it.
+bool CallNode::is_wanted(std::span<const int64_t> gradients) const {
+  const auto& edges = entry_->plan().parts[part_].edges;
+  for (size_t i = 0; i < edges.size(); ++i) {
+    if (std::ranges::count(gradients, edges[i].position) > 0 && task_should_compute_output(i))
+      return true;
+  }
+  return false;
+}
+
 autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
   const ir::Signature& signature = entry_->signature();
   const CallPlan& plan = entry_->plan();
@@ -107,7 +124,7 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
   for (size_t i = 0; i < tangents.size(); ++i) {
     if (!tangents[i].defined()) continue;
     const ir::TangentFacts& facts = signature.tangents[part.tangents[i]];
-    TORCH_CHECK(facts.raises.empty(), facts.raises);
+    TORCH_CHECK(facts.raises.empty() || !is_wanted(facts.raises_in), facts.raises);
     defined[part.tangents[i]] = any = true;
   }
   if (!any) return autograd::variable_list(num_outputs());

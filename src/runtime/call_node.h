@@ -33,6 +33,11 @@ class CallNode : public torch::autograd::Node {
   void connect_targets(std::span<const torch::autograd::Edge> targets);
   /// Makes the node the history of the results that need one.
   void connect_results(std::span<at::Tensor> results);
+  /// The histories, now that they are made, of inputs that are views and that the node rewrites:
+  /// the input itself, or members of a group in the order of views_of(). Weakly: they lead here.
+  void keep_view(const at::Tensor& input) { views_.emplace_back(input.grad_fn()); }
+  /// Edges to them; invalid where the view has gone or got another history.
+  std::vector<torch::autograd::Edge> views() const;
   KeptValues& kept() { return shared_ ? *shared_ : own_; }
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& tangents) override;
@@ -44,6 +49,7 @@ class CallNode : public torch::autograd::Node {
 
  private:
   void keep_parameter_edges();
+  bool is_wanted(std::span<const int64_t> gradients) const;
   torch::autograd::variable_list apply_with_history(const std::vector<bool>& defined,
                                                     const Backward& backward,
                                                     torch::autograd::variable_list&& tangents);
@@ -51,6 +57,7 @@ class CallNode : public torch::autograd::Node {
   std::shared_ptr<const EntryState> entry_;
   size_t part_ = 0;
   std::shared_ptr<KeptValues> shared_;
+  std::vector<decltype(torch::autograd::AutogradMeta::grad_accumulator_)> views_;
   KeptValues own_;
 };
 

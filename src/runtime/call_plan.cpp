@@ -178,13 +178,20 @@ class Planner {
     }
   }
 
+  /// A view's history is made anew when its version moves: the edge that it came with is not the
+  /// one that it leaves with.
+  static bool may_renew(const ir::InputFacts& input) {
+    return input.requires_grad && !input.is_leaf && input.version_delta != 0;
+  }
+
   /// Whether the call path may leave out everything that concerns rewritten and aliased memory.
   bool is_plain() const {
     const ir::Signature& signature = split_.signature;
     const auto plain_input = [&](const ir::InputFacts& input) {
       return !input.history_changed && !input.metadata_changed &&
              input.storage == ir::StorageChange::None &&
-             input.requires_grad == input.requires_grad_after;
+             input.requires_grad == input.requires_grad_after &&
+             !(signature.training && may_renew(input));
     };
     const auto plain_output = [](const ir::OutputFacts& output) {
       return !output.made_leaf && !output.own_history &&
@@ -225,7 +232,8 @@ class Planner {
     // Edges that are taken when the inputs have changed are those that the inputs came with only if
     // autograd has seen nothing.
     const auto keeps_edge = [](const ir::InputFacts& input) {
-      return !input.history_changed && input.requires_grad == input.requires_grad_after;
+      return !input.history_changed && input.requires_grad == input.requires_grad_after &&
+             !may_renew(input);
     };
     plan_.has_plain_edges = plan_.parts.size() == 1 &&
                             std::ranges::all_of(signature.inputs, keeps_edge) &&

@@ -9,8 +9,10 @@
 namespace tandem::runtime {
 namespace {
 
-CompileContext forward_context(const Split& split) {
+CompileContext forward_context(const Split& split, Liberties liberties) {
   CompileContext context;
+  context.rounding = liberties.rounding;
+  context.random = liberties.random;
   context.role = split.signature.training ? GraphRole::forward : GraphRole::inference;
   const size_t inputs = split.forward.inputs().size();
   for (size_t i = 0; i < inputs; ++i) {
@@ -20,8 +22,10 @@ CompileContext forward_context(const Split& split) {
   return context;
 }
 
-CompileContext backward_context(const Split& split) {
+CompileContext backward_context(const Split& split, Liberties liberties) {
   CompileContext context;
+  context.rounding = liberties.rounding;
+  context.random = liberties.random;
   context.role = GraphRole::backward;
   const size_t inputs = split.backward.inputs().size();
   context.static_inputs.assign(inputs, false);
@@ -33,7 +37,8 @@ CompileContext backward_context(const Split& split) {
 }  // namespace
 
 EntryState::EntryState(Joint joint, Split split, std::shared_ptr<Backend> backend, Guards guards,
-                       std::vector<detail::Constant> result_constants, Higher higher)
+                       std::vector<detail::Constant> result_constants, Higher higher,
+                       Liberties liberties)
     : joint_(std::move(joint.graph)),
       split_(std::move(split)),
       lifted_(std::move(joint.lifted)),
@@ -45,9 +50,9 @@ EntryState::EntryState(Joint joint, Split split, std::shared_ptr<Backend> backen
       gradients_(std::move(higher.make)),
       argument_count_(higher.argument_count),
       argument_constants_(std::move(higher.argument_constants)) {
-  forward_ = backend->compile(split_.forward, forward_context(split_));
+  forward_ = backend->compile(split_.forward, forward_context(split_, liberties));
   if (split_.signature.training) {
-    backward_ = std::make_unique<BackwardKernels>(split_.backward, backward_context(split_),
+    backward_ = std::make_unique<BackwardKernels>(split_.backward, backward_context(split_, liberties),
                                                   std::move(backend), split_.signature.effects);
     compile_parts();
     if (gradients_.can_make()) {

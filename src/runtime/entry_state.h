@@ -24,6 +24,12 @@ struct Higher {
   std::vector<detail::Constant> argument_constants{};
 };
 
+/// What the caller lets a backend do otherwise than eager.
+struct Liberties {
+  Rounding rounding = Rounding::eager;
+  Random random = Random::eager;
+};
+
 /// One specialisation: graphs, kernels, plan and guards. Immutable once built, but for a counter
 /// and the edges that it keeps between calls; lives as long as an autograd node of one of its
 /// calls.
@@ -31,7 +37,8 @@ class EntryState {
  public:
   /// Lowers both graphs through the backend.
   EntryState(Joint joint, Split split, std::shared_ptr<Backend> backend, Guards guards,
-             std::vector<detail::Constant> result_constants, Higher higher = {});
+             std::vector<detail::Constant> result_constants, Higher higher = {},
+             Liberties liberties = {});
 
   const ir::Graph& joint() const { return joint_; }
   const Split& split() const { return split_; }

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "ops/libtorch_version.h"
 #include "ops/view_replay.h"
+#include "runtime/gradient_call.h"
 #include "runtime/write_back.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -110,9 +111,16 @@ void Epilogue::run() {
 /// for, and is_leaf() does not ask.
 void Epilogue::renew_views() const {
   for (const CallPlan::Change& change : plan_.changes) {
-    if (change.place.of != Place::Of::Input || change.part == 0) continue;
-    const at::Tensor& input = tensor_at(change.place);
-    if (input.is_view()) input.grad_fn();
+    if (change.place.of == Place::Of::Input && tensor_at(change.place).is_view())
+      tensor_at(change.place).grad_fn();
+    if (change.part <= 0) continue;
+    auto& node = static_cast<CallNode&>(*nodes_[static_cast<size_t>(change.part)]);
+    if (change.place.of == Place::Of::Input) {
+      if (tensor_at(change.place).is_view()) node.keep_view(tensor_at(change.place));
+      continue;
+    }
+    for (size_t i : views_of(signature_, plan_, static_cast<size_t>(change.part)))
+      node.keep_view(inputs_[i]);
   }
 }
 

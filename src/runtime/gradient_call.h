@@ -17,6 +17,10 @@ using NodePtr = decltype(torch::autograd::Edge::function);
 /// the signature's gradients: joint::Derivation::beyond.
 std::vector<CallPlan::Part::Edge> edges_beyond(const EntryState& entry, size_t part);
 
+/// Inputs that are views of the group which the part rewrites, if it does:
+/// joint::Derivation::views.
+std::vector<size_t> views_of(const ir::Signature& signature, const CallPlan& plan, size_t part);
+
 /// The gradients that one autograd node of a call gives, with a history of their own. `tangents`
 /// are those of the node, undefined ones included. The result has one
 /// gradient per gradient of the part, in the order of the signature.

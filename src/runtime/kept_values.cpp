@@ -225,7 +225,7 @@ Primals KeptValues::take_primals(const EntryState& entry, const std::vector<bool
   for (size_t i = 0; i < facts.size(); ++i) {
     if (plan.how[i] == PrimalPlan::How::Lifted) primals[i] = entry.lifted()[i];
     if (plan.how[i] == PrimalPlan::How::Unread && facts[i].duplicate_of < 0)
-      primals[i] = like_unread(facts[i]);
+      primals[i] = like_unread(facts[i], plan.counts_offsets ? facts[i].offset_after : 0);
     if (plan.how[i] == PrimalPlan::How::Reshaped) primals[i] = *snapshot_->copy_of(i);
     if (plan.how[i] == PrimalPlan::How::Copied || plan.how[i] == PrimalPlan::How::InGroup) {
       if (!snapshot_ || !snapshot_->has_copies) throw_without_copy(entry, i);

@@ -127,17 +127,31 @@ at::Tensor copy_as_found(const at::Tensor& tensor) {
   return copy;
 }
 
-/// A member of a group as it was, on the copy of the group's memory.
-at::Tensor member_of(const at::Tensor& copy, bool is_root, const at::Tensor& tensor, bool is_base) {
+/// A member of a group as it was, on the copy of the group's memory. `counter_of`: an earlier one
+/// that has the same version counter, or null.
+at::Tensor member_of(const at::Tensor& copy, bool is_root, const at::Tensor& tensor, bool is_base,
+                     const at::Tensor* counter_of) {
   if (is_base) return copy;
   if (is_root) {
     at::AutoGradMode grad_mode(true);
     return copy.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
   }
   // Autograd knows nothing of the memory that they share.
-  at::AutoDispatchBelowADInplaceOrView below;
-  at::Tensor member = at::empty({0}, copy.options());
-  member.set_(copy.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides());
+  at::Tensor member;
+  {
+    at::AutoDispatchBelowADInplaceOrView below;
+    member = at::empty({0}, copy.options());
+    member.set_(copy.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides());
+  }
+  // A view stays one, so that its history is renewed where that of the tensor was.
+  if (tensor.requires_grad() && tensor.is_view()) {
+    const at::NoGradGuard no_grad;
+    member = member.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  }
+  if (counter_of) {
+    member.unsafeGetTensorImpl()->set_version_counter(
+        counter_of->unsafeGetTensorImpl()->version_counter());
+  }
   if (tensor.requires_grad())
     autograd::impl::set_gradient_edge(member, autograd::impl::gradient_edge(tensor));
   return member;
@@ -212,6 +226,11 @@ PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const Ca
     if (how == PrimalPlan::How::Lifted && reads[i] && !saved) plan.watched.push_back(i);
   }
   plan.generators = generators_of(split.forward);
+  joint.for_each_node([&](const ir::Node& node) {
+    plan.counts_offsets =
+        plan.counts_offsets || (node.kind() == ir::NodeKind::Op &&
+                                node.op().operator_name().name.starts_with("aten::as_strided"));
+  });
   return plan;
 }
 
@@ -240,16 +259,19 @@ Snapshot take_snapshot(const PrimalPlan& plan, const ir::Signature& signature,
     for (int64_t member : signature.groups[i].members) {
       const auto position = static_cast<size_t>(member);
       const at::Tensor& tensor = inputs[position];
-      snapshot.copies.emplace_back(
-          position, member_of(copy, signature.groups[i].is_root, tensor, tensor.is_same(base)));
+      const int64_t counter = signature.inputs[position].counter_of;
+      const at::Tensor* counter_of =
+          counter < 0 ? nullptr : snapshot.copy_of(static_cast<size_t>(counter));
+      snapshot.copies.emplace_back(position, member_of(copy, signature.groups[i].is_root, tensor,
+                                                       tensor.is_same(base), counter_of));
     }
   }
   return snapshot;
 }
 
-at::Tensor like_unread(const ir::InputFacts& facts) {
+at::Tensor like_unread(const ir::InputFacts& facts, int64_t offset) {
   at::Tensor tensor = empty_like_in_storage(
-      {facts.type->static_sizes(), facts.type->static_strides(), 0},
+      {facts.type->static_sizes(), facts.type->static_strides(), offset},
       at::TensorOptions().dtype(facts.type->dtype).device(facts.type->device));
   if (facts.requires_grad && facts.is_leaf) tensor.set_requires_grad(true);
   if (facts.requires_grad && !facts.is_leaf) {

@@ -39,6 +39,8 @@ struct PrimalPlan {
   std::vector<size_t> replaced;
   /// What the call draws from; none stands for the default generator of the CPU.
   std::vector<std::optional<at::Generator>> generators;
+  /// The function counts from the start of storages (as_strided): inputs must lie where they did.
+  bool counts_offsets = false;
 
   bool needs_snapshot() const {
     return !copied.empty() || !reshaped.empty() || !groups.empty() || !generators.empty();
@@ -68,7 +70,7 @@ struct Primals {
   std::vector<at::Tensor> states;
 };
 
-/// A tensor like an input that nobody reads.
-at::Tensor like_unread(const ir::InputFacts& facts);
+/// A tensor like an input that nobody reads; where in its storage it starts.
+at::Tensor like_unread(const ir::InputFacts& facts, int64_t offset);
 
 }  // namespace tandem::runtime

@@ -58,6 +58,7 @@ ir::InputFacts input_facts(const tracing::Trace& trace, const StandIn& stand_in)
   ir::InputFacts facts;
   facts.role = graph.input_role(stand_in.input);
   facts.type = graph.value(stand_in.input).tensor_type();
+  facts.offset_after = stand_in.real.storage_offset();
   facts.requires_grad = stand_in.requires_grad;
   facts.is_leaf = stand_in.is_leaf;
   facts.duplicate_of = stand_in.duplicate_of;
@@ -71,7 +72,7 @@ ir::InputFacts input_facts(const tracing::Trace& trace, const StandIn& stand_in)
       facts.data_written && !wrapper->are_all_mutations_under_no_grad_or_inference_mode();
   facts.requires_grad_after = tensor.requires_grad();
   facts.is_leaf_after = tensor.is_leaf();
-  facts.history_changed = history_changed(tensor, stand_in.edge);
+  facts.history_changed = history_changed(tensor, tracing::last_edge(stand_in));
   switch (facts.storage) {
     case ir::StorageChange::Replaced:
       facts.set_to = owner_of_memory(trace, stand_in);

@@ -94,7 +94,9 @@ class Builder {
 
   /// `is_view`: whether autograd takes the result for one. What was detached and then reshaped in
   /// place is none.
-  void add_output(ir::ValueId value, int64_t index, bool is_view) {
+  /// `owner`: the first output with the same root for autograd.
+  void add_output(ir::ValueId value, int64_t index, bool is_view, size_t owner) {
+    owner_ = owner;
     ir::ValueId rebuilt_value = rebuilt(value, 0);
     for (size_t round = 1; is_output(rebuilt_value) && rebuilt_value != source_; ++round)
       rebuilt_value = rebuilt(value, round);
@@ -122,8 +124,11 @@ class Builder {
     // Functionalization makes views again after a write; those of one op belong together.
     const ir::ValueId first = same_(value);
     const bool several = view_op(recorded_, first)->results().size() > 1;
-    const ir::ValueId key = several ? first : value;
-    if (const auto known = replacement_.find({key, round}); known != replacement_.end())
+    // What was detached once is one tensor, whatever is taken of it.
+    const bool detaches = view_op(recorded_, first)->op().schema().name() == "aten::detach";
+    const ir::ValueId key = several || detaches ? first : value;
+    const size_t owner = detaches ? owner_ : 0;
+    if (const auto known = replacement_.find({key, round, owner}); known != replacement_.end())
       return known->second;
     const ir::Node& node = *view_op(recorded_, key);
     ir::OpSpec spec{.op = node.op(), .shape = node.result_shape(), .location = node.location()};
@@ -133,8 +138,8 @@ class Builder {
       spec.results.emplace_back(recorded_.value(result).type());
     const ir::Node& copy = replay_.graph.add_op(std::move(spec));
     for (size_t i = 0; i < node.results().size(); ++i)
-      replacement_[{node.results()[i], round}] = copy.results()[i];
-    return replacement_.at({key, round});
+      replacement_[{node.results()[i], round, owner}] = copy.results()[i];
+    return replacement_.at({key, round, owner});
   }
 
   const ir::Graph& recorded_;
@@ -142,7 +147,8 @@ class Builder {
   const ir::ValueId root_;
   ir::ValueId source_ = ir::kNoValue;
   ir::ViewReplay replay_;
-  std::map<std::pair<ir::ValueId, size_t>, ir::ValueId> replacement_;  // per round
+  size_t owner_ = 0;
+  std::map<std::tuple<ir::ValueId, size_t, size_t>, ir::ValueId> replacement_;  // per round, owner
 };
 
 bool is_replayed(const ir::OutputFacts& facts) {
@@ -193,6 +199,7 @@ class Replays {
     // An input as the call leaves it comes first: it is what eager's view is taken of. Among those
     // that show the same, the one that autograd names.
     if (replay_of_input(facts, result, value, index, /*named=*/true)) return;
+    if (replay_of_reshaped(facts, result, value, index)) return;
     if (replay_of_input(facts, result, value, index, /*named=*/false)) return;
     const int64_t group = reading_.signature.inputs[static_cast<size_t>(facts.source)].group;
     if (group >= 0) {
@@ -295,6 +302,25 @@ class Replays {
     }
   }
 
+  /// Of an input that was reshaped in place since, as it came: another one that shows the same now
+  /// is not what eager's view is taken of.
+  bool replay_of_reshaped(ir::OutputFacts& facts, const at::Tensor& result, ir::ValueId value,
+                          size_t index) {
+    if (!result.is_view() || facts.made_leaf) return false;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const ir::InputFacts& input = reading_.signature.inputs[i];
+      if (!input.metadata_changed || input.data_written || input.group >= 0 ||
+          !result._base().is_same(inputs_[i]->tensor) ||
+          !has_path(inputs_[i]->entry_value, value)) {
+        continue;
+      }
+      facts.source = static_cast<int64_t>(i);
+      replay({ir::Place::Of::Input, facts.source}, true, inputs_[i]->entry_value, value, index);
+      return true;
+    }
+    return false;
+  }
+
   std::optional<int64_t> input_with(ir::ValueId value, const at::Tensor& result, bool named) const {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       if (named && !ops::root_of(result).is_same(ops::root_of(inputs_[i]->tensor))) continue;
@@ -353,8 +379,8 @@ class Replays {
                          base::detail_line("at", trace_.line_of(trace_.results().tensors[index])),
                          "\n  remedy: return a copy of it (clone())");
     }
-    // What is detached has a handle of its own.
-    const std::tuple key{source.of, source.index, as_found, detached ? index + 1 : 0};
+    // What is detached has a handle of its own, its views with it.
+    const std::tuple key{source.of, source.index, as_found, detached ? first_like(index) + 1 : 0};
     auto it = builders_.find(key);
     if (it == builders_.end()) {
       it = builders_.try_emplace(key, graph_, same_, root).first;
@@ -364,7 +390,19 @@ class Replays {
     const bool of_inference = source.of == ir::Place::Of::Input &&
                               inputs_[static_cast<size_t>(source.index)]->real.is_inference();
     it->second.add_output(value, static_cast<int64_t>(index),
-                          of_inference || trace_.results().tensors[index].is_view());
+                          of_inference || trace_.results().tensors[index].is_view(),
+                          first_like(index));
+  }
+
+  /// The first result that autograd takes for a view of the same tensor.
+  size_t first_like(size_t index) const {
+    const auto& results = trace_.results().tensors;
+    size_t first = 0;
+    while (!results[first].defined() ||
+           !ops::root_of(results[first]).is_same(ops::root_of(results[index]))) {
+      ++first;
+    }
+    return first;
   }
 
   const tracing::Trace& trace_;

@@ -36,7 +36,8 @@ bool untouched(const at::Tensor& tensor) {
 }  // namespace
 
 void HostTensors::take_history(Known& known, const at::Tensor& tensor) {
-  if (known.has_history || !tensor.grad_fn()) return;
+  if (known.has_history || current_recording()->lent_histories().is_lent(tensor)) return;
+  if (!tensor.grad_fn()) return;
   known.has_history = true;
   const auto& node = tensor.grad_fn();
   torch::autograd::impl::set_gradient_edge(known.traced,
@@ -66,6 +67,12 @@ bool HostTensors::make(const c10::OperatorHandle& op, torch::jit::Stack& stack) 
   return true;
 }
 
+void HostTensors::lend(LentHistories& lent) const {
+  for (const auto& [storage, known] : known_) {
+    for (const at::Tensor& handle : known.handles) lent.lend(handle, known.traced);
+  }
+}
+
 void HostTensors::follow_resize(const at::Tensor& tensor) {
   const auto it = known_.find(tensor.storage().unsafeGetStorageImpl());
   if (it == known_.end()) return;
@@ -92,6 +99,8 @@ std::optional<at::Tensor> HostTensors::stand_in(const at::Tensor& tensor) {
           recording.wrap(node.results()[0], recording.metadata().meta_of(known.real)));
     }
   }
+  const auto is_same = [&](const at::Tensor& handle) { return handle.is_same(tensor); };
+  if (std::ranges::none_of(known.handles, is_same)) known.handles.push_back(tensor);
   if (tensor.requires_grad() && tensor.is_leaf() && !known.traced.requires_grad()) {
     known.traced.set_requires_grad(true);
   }

@@ -1,11 +1,14 @@
 #pragma once
 
+#include "tracing/lent_histories.h"
+
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 namespace tandem::tracing {
 
@@ -23,6 +26,9 @@ class HostTensors {
   /// The traced tensor for memory that `make` gave out; nullopt for any other tensor.
   std::optional<at::Tensor> stand_in(const at::Tensor& tensor);
 
+  /// To the tensors by which the function knows such memory, the histories that it has got.
+  void lend(LentHistories& lent) const;
+
   /// After the traced tensor was resized: autograd looks at the size of the real one where a custom
   /// function returns it.
   void follow_resize(const at::Tensor& tensor);
@@ -32,6 +38,7 @@ class HostTensors {
     at::Tensor real;    // keeps the address from being used again
     at::Tensor traced;  // undefined until the first use
     torch::jit::Stack call;
+    std::vector<at::Tensor> handles{};  // by which the function knows it
     bool has_history = false;  // a custom autograd function returned it; passed on to `traced`
   };
   /// A custom autograd function that returns memory of its own making is wired to the real tensor;

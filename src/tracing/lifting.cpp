@@ -5,6 +5,7 @@
 #include "ops/meta_tensor.h"
 #include "ops/shares_memory.h"
 #include "tracing/ambient.h"
+#include "tracing/det_history.h"
 #include "tracing/draws.h"
 #include "tracing/kept_strides.h"
 #include "tracing/operand_text.h"
@@ -188,6 +189,7 @@ bool fill_diagonal(const c10::OperatorHandle& op, torch::jit::Stack& stack, size
 }
 
 void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  recording.before_op();
   if (recording.host_tensors().make(op, *stack)) return;
   // Gives its operand back. Functionalization has its own use for it, and older ones refuse others.
   if (op.schema().name() == "aten::lift") return;
@@ -209,6 +211,7 @@ void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::j
   const std::vector<at::Tensor> written = written_list(op, *stack, first);
   check_written_once(op, written);
   const KeptStrides strides(op, *stack, first);
+  const DetHistory det(op, *stack, first);
   const Writing writing(recording, strides.is_write());
   if (c10::InferenceMode::is_enabled()) {
     call_in_inference_mode(op, *stack, first);
@@ -216,6 +219,8 @@ void lift_and_call(Recording& recording, const c10::OperatorHandle& op, torch::j
     op.callBoxed(*stack);
   }
   strides.restore();
+  det.give(*stack);
+  if (op.schema().is_mutable()) recording.after_write();
   for (const at::Tensor& tensor : written) tensor.unsafeGetTensorImpl()->bump_version();
   if (resized.defined() && !is_traced(resized)) recording.host_tensors().follow_resize(resized);
 }

@@ -3,6 +3,7 @@
 #include "ops/metadata.h"
 #include "tandem/ir/graph.h"
 #include "tracing/host_tensors.h"
+#include "tracing/lent_histories.h"
 #include "tracing/source_lines.h"
 
 #include <ATen/core/Tensor.h>
@@ -51,6 +52,12 @@ class Recording {
   void set_compare_inputs(CompareInputs compare) { compare_inputs_ = std::move(compare); }
   bool compare_inputs(ir::ValueId a, ir::ValueId b) { return compare_inputs_(a, b); }
 
+  /// Runs before each op of the function.
+  void set_before_op(std::function<void()> before_op) { before_op_ = std::move(before_op); }
+  void before_op() const {
+    if (before_op_ && phase_ == ir::Phase::Forward) before_op_();
+  }
+
   /// A draw or an effect of the backward, and the autograd node that was running (null: a hook).
   struct BackwardEffect {
     ir::NodeId node = ir::kNoNode;
@@ -59,6 +66,15 @@ class Recording {
   void note_effect(BackwardEffect effect) { backward_effects_.push_back(effect); }
   /// Those of nodes that are gone included.
   const std::vector<BackwardEffect>& backward_effects() const { return backward_effects_; }
+
+  /// Runs after each op of the function that has written.
+  void set_after_write(std::function<void()> after_write) { after_write_ = std::move(after_write); }
+  void after_write() {
+    if (!after_write_ || phase_ != ir::Phase::Forward) return;
+    after_write_();
+    host_tensors_.lend(lent_histories_);
+  }
+  LentHistories& lent_histories() { return lent_histories_; }
 
   HostTensors& host_tensors() { return host_tensors_; }
   SourceLines& lines() { return lines_; }
@@ -80,6 +96,8 @@ class Recording {
   StandInOf stand_in_of_;
   RealOf real_of_;
   CompareInputs compare_inputs_;
+  std::function<void()> before_op_, after_write_;
+  LentHistories lent_histories_;
   std::vector<BackwardEffect> backward_effects_;
   HostTensors host_tensors_;
   SourceLines lines_;

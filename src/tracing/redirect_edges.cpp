@@ -5,6 +5,7 @@
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/functions/tensor.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <unordered_map>
@@ -20,8 +21,8 @@ namespace autograd = torch::autograd;
 class Walk {
  public:
   Walk(uint64_t first_sequence_number, const std::function<void(const at::Tensor&)>& lift,
-       const std::deque<StandIn>& stand_ins)
-      : first_(first_sequence_number), lift_(lift), stand_ins_(stand_ins) {}
+       const std::deque<StandIn>& stand_ins, std::span<const Group> groups)
+      : first_(first_sequence_number), lift_(lift), stand_ins_(stand_ins), groups_(groups) {}
 
   void run(std::span<const at::Tensor> results) {
     for (const at::Tensor& result : results) {
@@ -33,6 +34,10 @@ class Walk {
     for (const StandIn& stand_in : stand_ins_) {
       if (!stand_in.tensor.is_view() && stand_in.tensor.grad_fn())
         visit(stand_in.tensor.grad_fn().get());
+    }
+    // What was written through a view is the history of the base.
+    for (const Group& group : groups_) {
+      if (group.tensor.grad_fn()) visit(group.tensor.grad_fn().get());
     }
     walk();
   }
@@ -57,7 +62,11 @@ class Walk {
   }
 
   void visit(autograd::Node* node) {
-    if (seen_.insert(node).second) pending_.push_back(node);
+    if (!seen_.insert(node).second) return;
+    pending_.push_back(node);
+    // The write itself, which looks at edges of its own.
+    if (const auto* slices = dynamic_cast<autograd::CopySlices*>(node); slices && slices->fn)
+      visit(slices->fn.get());
   }
 
   /// Leads to a node of this trace, the end at a stand-in included.
@@ -80,10 +89,19 @@ class Walk {
     for (auto it = begin; it != end; ++it) {
       if (!(it->second.first == edge)) continue;
       require_unwritten(node, *it->second.second);
-      edge = it->second.second->edge;
+      edge = edge_at(*it->second.second, node);
       return true;
     }
     return false;
+  }
+
+  /// The one that the stand-in had when the node was made.
+  static autograd::Edge edge_at(const StandIn& stand_in, const autograd::Node& node) {
+    autograd::Edge found = stand_in.edge;
+    for (const autograd::Edge& edge : stand_in.renewed) {
+      if (edge.function->sequence_nr() < node.sequence_nr()) found = edge;
+    }
+    return found;
   }
 
   /// The real tensor, which the custom function was given, does not know what was written to its
@@ -94,11 +112,11 @@ class Walk {
                          stand_in.tensor.grad_fn() != stand_in.edge.function;
     // Writes come first among the edges of what they write: back to the last one before the node.
     const autograd::Node* write = stand_in.tensor.grad_fn().get();
-    while (!renewed && write && write != stand_in.edge.function.get() &&
+    while (!renewed && write && !is_entry(stand_in, write) &&
            write->sequence_nr() > node.sequence_nr()) {
       write = write->num_outputs() > 0 ? write->next_edge(0).function.get() : nullptr;
     }
-    if (!write || write == stand_in.edge.function.get()) return;
+    if (!write || is_entry(stand_in, write)) return;
     TANDEM_UNSUPPORTED("trace", "the custom autograd function ", node.name(),
                        " is given a closed-over tensor that the function has written before",
                        "\n  remedy: pass the tensor to the compiled function as an argument");
@@ -117,6 +135,7 @@ class Walk {
   const uint64_t first_;
   const std::function<void(const at::Tensor&)>& lift_;
   const std::deque<StandIn>& stand_ins_;
+  const std::span<const Group> groups_;
   bool strict_ = true;
   size_t known_ = 0;  // stand-ins whose real edges are in ends_
   std::unordered_multimap<autograd::Node*, std::pair<autograd::Edge, const StandIn*>> ends_;
@@ -128,8 +147,8 @@ class Walk {
 
 void redirect_edges(std::span<const at::Tensor> results, uint64_t first_sequence_number,
                     const std::function<void(const at::Tensor&)>& lift,
-                    const std::deque<StandIn>& stand_ins) {
-  Walk(first_sequence_number, lift, stand_ins).run(results);
+                    const std::deque<StandIn>& stand_ins, std::span<const Group> groups) {
+  Walk(first_sequence_number, lift, stand_ins, groups).run(results);
 }
 
 }  // namespace tandem::tracing

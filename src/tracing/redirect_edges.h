@@ -1,5 +1,6 @@
 #pragma once
 
+#include "tracing/group.h"
 #include "tracing/stand_in.h"
 
 #include <cstdint>
@@ -17,6 +18,6 @@ namespace tandem::tracing {
 /// edges. `lift` adds the stand-in of a real leaf to `stand_ins` if it has none.
 void redirect_edges(std::span<const at::Tensor> results, uint64_t first_sequence_number,
                     const std::function<void(const at::Tensor&)>& lift,
-                    const std::deque<StandIn>& stand_ins);
+                    const std::deque<StandIn>& stand_ins, std::span<const Group> groups);
 
 }  // namespace tandem::tracing

@@ -12,6 +12,8 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+
 namespace tandem::tracing {
 namespace {
 
@@ -24,6 +26,12 @@ struct EntryNode : autograd::Node {
     TANDEM_CHECK(false, "joint", "the backward ran past an argument");
   }
 };
+
+void enter(const at::Tensor& tensor) {
+  auto node = libtorch::make_node<EntryNode>();
+  node->add_input_metadata(tensor);
+  autograd::impl::set_gradient_edge(tensor, autograd::Edge(std::move(node), 0));
+}
 
 at::Tensor functional(Recording& recording, const at::Tensor& like, ir::Descriptor role,
                       std::string name) {
@@ -78,18 +86,37 @@ void take_autograd_state(StandIn& stand_in, const at::Tensor& real) {
     stand_in.tensor.set_requires_grad(true);  // autograd itself refuses in-place writes to it
   } else {
     // Not a view or clone of a leaf: in-place ops stay legal and no extra node appears.
-    auto node = libtorch::make_node<EntryNode>();
-    node->add_input_metadata(stand_in.tensor);
-    autograd::impl::set_gradient_edge(stand_in.tensor, autograd::Edge(std::move(node), 0));
+    enter(stand_in.tensor);
+    stand_in.renews = real.is_view();
   }
   stand_in.edge = autograd::impl::gradient_edge(stand_in.tensor);
+}
+
+const autograd::Edge& last_edge(const StandIn& stand_in) {
+  return stand_in.renewed.empty() ? stand_in.edge : stand_in.renewed.back();
+}
+
+bool is_entry(const StandIn& stand_in, const autograd::Node* node) {
+  return stand_in.edge.function.get() == node ||
+         std::ranges::any_of(stand_in.renewed, [&](const autograd::Edge& edge) {
+           return edge.function.get() == node;
+         });
+}
+
+void renew_edge(StandIn& stand_in) {
+  if (!stand_in.renews || version_of(stand_in.tensor) == stand_in.edge_version) return;
+  stand_in.edge_version = version_of(stand_in.tensor);
+  // A write that autograd has seen is its history from then on.
+  if (!(autograd::impl::gradient_edge(stand_in.tensor) == last_edge(stand_in))) return;
+  enter(stand_in.tensor);
+  stand_in.renewed.push_back(autograd::impl::gradient_edge(stand_in.tensor));
 }
 
 void note_entry_state(StandIn& stand_in) {
   stand_in.entry_value = current_value(stand_in.tensor);
   stand_in.requires_grad = stand_in.real.requires_grad();
   stand_in.is_leaf = stand_in.real.is_leaf();
-  stand_in.version = version_of(stand_in.tensor);
+  stand_in.version = stand_in.edge_version = version_of(stand_in.tensor);
   // Weak: a strong handle makes a growing resize_ throw, none lets the address be used again.
   stand_in.storage = stand_in.tensor.storage().getWeakStorageImpl();
   stand_in.storage_bytes = stand_in.tensor.storage().nbytes();

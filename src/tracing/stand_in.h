@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 namespace tandem::tracing {
 
@@ -22,6 +23,11 @@ struct StandIn {
   int64_t group = -1;         // that it is a member of
   bool closed_over = false;   // the function reached the real tensor by itself
   bool is_place = false;      // nobody reads it: `edge` is inside the function
+  /// Outside it is a view, whose grad_fn is made anew after any write to its memory: the edges of
+  /// which reads after such writes take the last, and the version at which that one was made.
+  std::vector<torch::autograd::Edge> renewed{};
+  bool renews = false;
+  uint32_t edge_version = 0;
 
   // as the function finds it
   ir::ValueId entry_value = ir::kNoValue;  // the input, or a view of the base of its group
@@ -40,6 +46,12 @@ StandIn make_stand_in(Recording& recording, const at::Tensor& real, ir::Descript
 
 /// Mirrors requires_grad and leafness of the real tensor, with an edge of the trace's own.
 void take_autograd_state(StandIn& stand_in, const at::Tensor& real);
+/// The edge that it has unless a differentiable op has written it.
+const torch::autograd::Edge& last_edge(const StandIn& stand_in);
+/// Whether the node is the end of one of its edges.
+bool is_entry(const StandIn& stand_in, const torch::autograd::Node* node);
+/// Gives it an edge of its own for the reads to come, if it renews and its version has moved.
+void renew_edge(StandIn& stand_in);
 /// Keeps what the function will be compared with afterwards.
 void note_entry_state(StandIn& stand_in);
 

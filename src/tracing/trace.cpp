@@ -95,6 +95,11 @@ Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std:
     }
     return nullptr;
   });
+  recording_.set_before_op([this] { renew_edges(); });
+  recording_.set_after_write([this] {
+    renew_edges();
+    lend_histories();
+  });
   recording_.set_compare_inputs(
       [this](ir::ValueId a, ir::ValueId b) { return compare_inputs(a, b); });
 }
@@ -166,6 +171,7 @@ void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
     }
     if (stand_in.group < 0 && is_closed_over) borrow_counter(stand_in);
     share_counter(stand_in);
+    if (stand_in.renews) renewing_.push_back(here);
   }
   stand_ins_.push_back(std::move(stand_in));
   real_versions_.push_back(version_of(real));
@@ -179,7 +185,7 @@ void Trace::borrow_counter(StandIn& stand_in) {
   if (!real.version_counter().enabled() || stand_in.tensor.is_inference()) return;
   borrowed_.push_back({real.version_counter(), version_of(stand_in.real)});
   stand_in.tensor.unsafeGetTensorImpl()->set_version_counter(real.version_counter());
-  stand_in.version = version_of(stand_in.tensor);
+  stand_in.version = stand_in.edge_version = version_of(stand_in.tensor);
 }
 
 Trace::~Trace() {
@@ -203,7 +209,7 @@ void Trace::share_counter(StandIn& stand_in) {
       stand_in.tensor.unsafeGetTensorImpl()->set_version_counter(
           earlier.tensor.unsafeGetTensorImpl()->version_counter());
     }
-    stand_in.version = version_of(stand_in.tensor);
+    stand_in.version = stand_in.edge_version = version_of(stand_in.tensor);
     return;
   }
 }
@@ -311,6 +317,19 @@ void Trace::take_over_versions() {
   }
 }
 
+/// Whatever has moved a version since the last op.
+void Trace::renew_edges() {
+  for (size_t i : renewing_) renew_edge(stand_ins_[i]);
+}
+
+void Trace::lend_histories() {
+  if (!c10::GradMode::is_enabled()) return;
+  for (size_t i = argument_count_; i < stand_ins_.size(); ++i) {
+    const StandIn& one = stand_ins_[i];
+    if (!one.requires_grad) recording_.lent_histories().lend(one.real, one.tensor);
+  }
+}
+
 void Trace::run(const detail::FlatFunction& function) {
   const ThreadSwitches before = ThreadSwitches::now();
   try {
@@ -318,8 +337,16 @@ void Trace::run(const detail::FlatFunction& function) {
     results_ = function(stand_in_arguments_);
     recording_.lines().set_outermost(nullptr);  // what is recorded from here on, Tandem calls
     take_over_versions();
+    renew_edges();
+    if (!recording_.lent_histories().take_back()) {
+      TANDEM_UNSUPPORTED("trace",
+                         "a custom autograd function marks a closed-over tensor as dirty that the "
+                         "function has written before",
+                         "\n  remedy: pass the tensor to the compiled function as an argument");
+    }
   } catch (const c10::Error& error) {
     before.restore();
+    recording_.lent_histories().take_back();
     take_over_versions();
     const std::string text = error.what_without_backtrace();
     if (is_unfollowed_write(text)) {
@@ -343,6 +370,7 @@ void Trace::run(const detail::FlatFunction& function) {
         "\n  remedy:   read it outside the compiled function, or compute with tensor ops");
   } catch (...) {
     before.restore();
+    recording_.lent_histories().take_back();
     take_over_versions();
     throw;
   }
@@ -365,7 +393,7 @@ void Trace::run(const detail::FlatFunction& function) {
   }
   redirect_edges(
       {results_.tensors.data(), results_.tensors.size()}, first_sequence_number_,
-      [this](const at::Tensor& real) { stand_in_of(real); }, stand_ins_);
+      [this](const at::Tensor& real) { stand_in_of(real); }, stand_ins_, groups_);
 }
 
 /// A view that nobody else holds was made by a custom function, of a real tensor. It does not know
@@ -413,6 +441,7 @@ void Trace::move_edge(size_t n, torch::autograd::Edge edge) {
   StandIn& stand_in = stand_ins_[*find_argument(n)];
   stand_in.edge = std::move(edge);
   stand_in.is_place = true;
+  stand_in.renews = false;
 }
 
 std::optional<size_t> Trace::find(const at::Tensor& real) const {

@@ -103,6 +103,8 @@ class Trace {
   void find_groups(const detail::Flat& arguments);
   void add_group(std::span<const at::Tensor> members);
   void take_over_versions();
+  void renew_edges();
+  void lend_histories();
   void borrow_counter(StandIn& stand_in);
   size_t equal_members(const Group& group, const at::Tensor& real) const;
   void share_counter(StandIn& stand_in);
@@ -126,6 +128,7 @@ class Trace {
     uint32_t version = 0;          // to give back
   };
   std::vector<Borrowed> borrowed_;       // version counters of closed-over tensors
+  std::vector<size_t> renewing_;         // stand-ins whose edges are made anew
   std::vector<uint32_t> real_versions_;  // of the stand-ins' real tensors, when they were met
   std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> on_storage_;  // duplicates not
   std::unordered_map<const c10::TensorImpl*, size_t> position_;

@@ -100,6 +100,11 @@ std::string difference(const Record& eager, const Record& compiled, const Settin
           refuses_write(compiled.text)) {
         return "";
       }
+      // Of two reasons to raise, the other one: a formula whose gradient has the wrong size.
+      if (eager.text.find(kModified) != std::string::npos &&
+          compiled.text.find(" returned an invalid gradient at index ") != std::string::npos) {
+        return "";
+      }
       const std::string beginning = without_node(eager.text).substr(0, kErrorPrefix);
       return without_node(compiled.text).find(beginning) != std::string::npos
                  ? ""
@@ -229,6 +234,34 @@ bool asks_in_vain(const Record& error, const Observation& eager) {
   return asked;
 }
 
+/// Where a backward computes values again from what the caller has written since the call: it
+/// answered before.
+bool finds_write_of_source(const Record& error, const Observation& compiled,
+                           const Settings& settings) {
+  if (settings.undefined_gradients && is_modified(error)) return true;
+  if (!settings.recomputes || !is_modified(error) || !error.what.ends_with(kWhen)) return false;
+  return find(compiled, error.what.substr(0, error.what.size() - kWhen.size())) == nullptr;
+}
+
+/// Results that are views in eager only, of memory that nobody holds, and that no gradient
+/// concerns.
+std::vector<std::string> gradients_that_are_views(const Observation& eager,
+                                                  const Observation& compiled,
+                                                  const Settings& settings) {
+  std::vector<std::string> names;
+  if (!settings.inner_gradients) return names;
+  for (const Record& record : eager.records) {
+    if (!record.what.starts_with("base of result ") || !record.text.starts_with("hidden base")) {
+      continue;
+    }
+    const std::string name = record.what.substr(std::string_view("base of ").size());
+    const Record* base = find(compiled, record.what);
+    const Record* flag = find(eager, "requires_grad of " + name);
+    if (base && base->text == "none" && flag && flag->text == "0") names.push_back(name);
+  }
+  return names;
+}
+
 /// backward() runs formulas, too, that lead to no tensor which the caller can reach: to a leaf that
 /// the function made and dropped. In a compiled call they do not exist, and cannot raise.
 bool raises_unseen(const Observation& eager, const std::vector<std::string>& unharmed) {
@@ -307,15 +340,22 @@ std::vector<std::string> differences(const Observation& eager, const Observation
     if (find(eager, record.what) != nullptr) continue;  // both raise
     const bool of_all = !in_vain.empty() && record.what.starts_with("gradient of all") &&
                         record.text.find(kModified) != std::string::npos;
-    if (of_all || asks_in_vain(record, eager)) in_vain.push_back(record.what);
+    if (of_all || asks_in_vain(record, eager) ||
+        finds_write_of_source(record, compiled, settings)) {
+      in_vain.push_back(record.what);
+    }
   }
   for (const std::string& what : in_vain) found.erase(what);
   const bool renewed = has_renewed_views(eager, compiled);
+  const std::vector<std::string> views = gradients_that_are_views(eager, compiled, settings);
   for (const Record& record : eager.records) {
     std::string text;
     const bool to_argument = record.what.find(" in argument ") != std::string::npos ||
                              record.what.find(" in watched ") != std::string::npos;
-    if (renewed && to_argument && record.what.starts_with("gradient")) {
+    // Nor is there, then, what the gradient in the argument passes on to the tangent.
+    const bool to_tangent = record.what.starts_with("second gradient") &&
+                            record.what.find(" in tangent ") != std::string::npos;
+    if (renewed && ((to_argument && record.what.starts_with("gradient")) || to_tangent)) {
       found.erase(record.what);
       continue;
     }
@@ -325,6 +365,14 @@ std::vector<std::string> differences(const Observation& eager, const Observation
              record.what.ends_with(" after the writes") == (when != std::string::npos);
     });
     if (is_vain) continue;
+    const bool is_views = std::ranges::any_of(views, [&](const std::string& name) {
+      return record.what == "base of " + name || record.what == "is_view of " + name ||
+             record.what == "grad_fn of " + name;
+    });
+    if (is_views) {
+      found.erase(record.what);
+      continue;
+    }
     if (const auto other = found.find(record.what); other != found.end()) {
       if (!raises_as_before(record, *other->second, eager, settings)) {
         text = difference(record, *other->second, settings);

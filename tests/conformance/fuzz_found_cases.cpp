@@ -54,6 +54,19 @@ Inputs lone_view_of_non_leaf() {
   return {{base.view({2, 3})}, {leaf}, {base}};
 }
 
+/// A view of a leaf, and an alias of it that autograd does not know.
+Inputs view_and_detached() {
+  const at::Tensor leaf = torch::randn({2, 3}).requires_grad_();
+  const at::Tensor view = leaf.view({3, 2});
+  return {{view, view.detach()}, {leaf}, {}};
+}
+
+/// Two equal singular values, and all of them.
+Inputs regular_matrices() {
+  const at::Tensor leaf = at::stack({torch::eye(3) * 2, torch::eye(3)}).requires_grad_();
+  return {{leaf}, {leaf}, {}};
+}
+
 Inputs with_gaps() {
   at::Tensor base = torch::randn({3, 3});
   return {{base.diagonal()}, {}, {base}};
@@ -98,6 +111,14 @@ void view_without_grad_gets_history(Session& session) {
 Settings raising_in_backward(const char* words) {
   Settings settings;
   settings.backward_raises = words;
+  return settings;
+}
+
+Settings of_second_order() {
+  Settings settings;
+  settings.second_order = true;
+  settings.rounding_eps = 64;
+  settings.rounding_floor = 1;
   return settings;
 }
 
@@ -379,6 +400,53 @@ Category fuzz_found() {
                    const at::Tensor weight = a[0].flatten().slice(0, 0, 4).view({1, 2, 2});
                    return {at::conv_transpose1d(a[0], weight.transpose(0, 1)).transpose(1, 2)};
                  }),
+          judged("view read before its detached alias is written", view_and_detached,
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor y = a[0].exp();
+                   a[1].mul_(2);
+                   return {y, a[0] * 1};
+                 }),
+          judged("view read before its detached alias is transposed", view_and_detached,
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor y = a[0] * 3;
+                   a[1].t_();
+                   return {y};
+                 }),
+          judged("view read before a view of it is reshaped without grad", lone_view,
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor inner = a[0].unsqueeze(1), y = inner * 2;
+                   torch::NoGradGuard no_grad;
+                   inner.unsqueeze_(0);
+                   return {y};
+                 }),
+          judged(
+              "gradient of a written view that is returned, of second order", lone_view_of_non_leaf,
+              [](Tensors& a) -> Tensors { return {a[0].tanh_()}; }, of_second_order()),
+          judged(
+              "second gradient of det with equal singular values", regular_matrices,
+              [](Tensors& a) -> Tensors { return {a[0].det()}; }, of_second_order()),
+          {"overwritten operand that no gradient asked for needs",
+           [](Session& session) {
+             session.judge(closing_over([] { return torch::randn({2}); },
+                                        [](const at::Tensor& closed, Tensors& a) -> Tensors {
+                                          const at::Tensor factor = closed.hypot(closed + 3);
+                                          closed.addcmul_(a[0], factor, 0.75);
+                                          return {a[0] * 2, closed};
+                                        }));
+           }},
+          {"memory made inside with a history from inside, to a custom function",
+           [](Session& session) {
+             session.judge(leaves({{3}}), [](Tensors& a) -> Tensors {
+               const at::Tensor made = torch::zeros({3});
+               made.add_(a[0]);
+               return {Product::apply(made, a[0])};
+             });
+             session.judge(leaves({{3}}), [](Tensors& a) -> Tensors {
+               const at::Tensor made = torch::tensor({1.0F, 2.0F, 3.0F});
+               made.mul_(a[0]);
+               return {Product::apply(made, made)};
+             });
+           }},
           judged("sum with a derivative that vanishes, of other strides", leaves({{2, 2}}),
                  [](Tensors& a) -> Tensors {
                    const at::Tensor x = a[0].flatten().repeat({2}).slice(0, 0, 6);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <sstream>
+#include <type_traits>
 #include <utility>
 
 namespace tandem::conformance {
@@ -31,11 +32,13 @@ std::vector<Named> named(const Inputs& inputs, const Tensors& results) {
   return all;
 }
 
+using Node = std::decay_t<decltype(std::declval<at::Tensor>().grad_fn())>;
+
 /// What the call is held against afterwards.
 struct Before {
   uint32_t version = 0;
   const void* storage = nullptr;
-  const torch::autograd::Node* history = nullptr;
+  Node history{};  // held: a node that is freed may give its address to the next
   bool requires_grad = false;
   at::Tensor data{};
 };
@@ -61,7 +64,7 @@ at::Tensor data_of(const at::Tensor& tensor) {
   return tensor.detach().resolve_conj().resolve_neg().clone();
 }
 
-const torch::autograd::Node* history_of(const at::Tensor& tensor) { return tensor.grad_fn().get(); }
+Node history_of(const at::Tensor& tensor) { return tensor.grad_fn(); }
 
 using BeforeMap = std::map<const c10::TensorImpl*, Before>;
 

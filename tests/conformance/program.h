@@ -66,6 +66,15 @@ struct Settings {
   double least_eps = 0;
   /// Closed-over tensors have the history of earlier calls, whose results were written since.
   bool histories_grow = false;
+  /// The backward computes values again, from arguments and results: it finds writes to those where
+  /// eager has saved something else.
+  bool recomputes = false;
+  /// A custom function returns undefined gradients. Eager's engine passes them on without looking at
+  /// what was saved, or not at all; a compiled backward may find that it was written.
+  bool undefined_gradients = false;
+  /// Gradients are taken inside: those of what was written through a view are views themselves in
+  /// eager, of memory that nobody holds.
+  bool inner_gradients = false;
   /// Results that are views have a node of ours, not that of a view op.
   bool own_view_nodes = false;
   /// Words of our UnsupportedError for a program that eager runs; empty: it must run.

@@ -67,12 +67,6 @@ TEST(OptionsErrors, FieldsThatAreNotBuiltYet) {
   EXPECT_EQ(text_of<UnsupportedError>({.integer_sizes = IntegerSizes::strict}),
             "options: integer_sizes = strict is not built yet\n"
             "  instead: checked; sizes are constants of an entry until symbolic sizes exist");
-  EXPECT_EQ(text_of<UnsupportedError>({.rounding = Rounding::fast}),
-            "options: rounding = fast is not built yet\n"
-            "  instead: eager, which keeps eager's order of operations");
-  EXPECT_EQ(text_of<UnsupportedError>({.random = Random::fast}),
-            "options: random = fast is not built yet\n"
-            "  instead: eager, which draws the numbers that eager draws");
   EXPECT_EQ(text_of<UnsupportedError>({.memory_budget = 0.5}),
             "options: memory_budget is not built yet\n"
             "  instead: leave it out; the partitioner decides what is saved");

@@ -7,9 +7,11 @@
 #include "support/wide_run.h"
 #include "tandem/tandem.h"
 
+#include <cstdlib>
 #include <limits>
 #include <memory>
 #include <sstream>
+#include <string_view>
 #include <thread>
 
 namespace tandem::fuzz {
@@ -136,6 +138,13 @@ Settings settings_of(const ProgramSpec& spec, const Interpreter& interpreter) {
   settings.zeros_may_be_undefined = inner_grad || any_op_in(spec, [](const Op& op) {
                                       return op.name == "custom.undefined_gradient";
                                     });
+  settings.inner_gradients = inner_grad;
+  settings.undefined_gradients =
+      any_op_in(spec, [](const Op& op) { return op.name == "custom.undefined_gradient"; });
+  const char* partitioner = std::getenv("TANDEM_PARTITIONER");
+  settings.recomputes =
+      testing::backend_rounds() ||  // it fuses, too
+      (partitioner != nullptr && std::string_view(partitioner) == "min_cut_recompute");
   if (computes_in_float(spec)) settings.least_eps = std::numeric_limits<float>::epsilon();
   if (any_op_in(spec, [](const Op& op) { return op.name == "to.bfloat16"; })) {
     settings.rounding_eps = kRoundingBFloat16Eps;

@@ -211,14 +211,19 @@ class Generator {
       for (size_t index = 0; index < written; ++index) {
         if (!may_write(chooser.value(statement.operands[index]))) return false;
       }
+      // A product is computed in the order of rows, and then laid out as what it is written to.
+      if (op.pattern == patterns::write_product && !program_.rounds &&
+          !chooser.value(statement.operands[0]).is_contiguous()) {
+        return false;
+      }
     }
     if (!is_promised(op, chooser, statement)) return false;
     if (!bits_promised_ && op.has(kDiscontinuous) &&
         (in_loop_ || reads_inexact(chooser, statement)))
       return false;
-    if (op.has(kCustom) && is_given_stale_tensor(chooser, statement)) return false;
     // What kron() and folded products return is a view inside: its aliases count by themselves.
-    if (op.name == "leaf.view" && is_unsafe_view(chooser.value(statement.operands[0])))
+    if ((op.name == "leaf.view" || op.name.starts_with("detach")) &&
+        is_unsafe_view(chooser.value(statement.operands[0])))
       return false;
     // A call without grad mode makes its views without it.
     if (op.has(kView) && in_enable_grad_ && lacks_grad_mode()) return false;
@@ -312,23 +317,14 @@ class Generator {
       statement.requires_grad = statement.requires_grad || tensor.requires_grad();
       if (draws) drawn_.insert(tensor.unsafeGetTensorImpl());
       if (expands && tensor.has_storage()) expanded_.insert(storage_of(tensor));
-      if (name == "empty_filled" || name == "tensor") host_made_.insert(storage_of(tensor));
+      const bool folds = name.starts_with("linear") || name.starts_with("matmul");
+      if ((folds && tensor.dim() > 2) || name == "kron") folded_.insert(storage_of(tensor));
     }
   }
 
-  /// A custom function is handed a closed-over tensor itself, or what torch::empty() gave, which
-  /// does not know that the function has given it a history.
-  bool is_given_stale_tensor(const Chooser& chooser, const Statement& statement) const {
-    for (int operand : statement.operands) {
-      const at::Tensor& tensor = chooser.value(operand);
-      const bool real = chooser.is_closed_over(operand) || host_made_.contains(storage_of(tensor));
-      if (real && tensor.grad_fn() && tensor._version() > 0) return true;
-    }
-    return false;
-  }
-
-  static bool is_unsafe_view(const at::Tensor& tensor) {
-    return tensor.grad_fn() && tensor.grad_fn()->name().starts_with("UnsafeView");
+  bool is_unsafe_view(const at::Tensor& tensor) const {
+    return (tensor.has_storage() && folded_.contains(storage_of(tensor))) ||
+           (tensor.grad_fn() && tensor.grad_fn()->name().starts_with("UnsafeView"));
   }
 
   /// Of the calls of this program, at least one.
@@ -389,12 +385,6 @@ class Generator {
     return true;
   }
 
-  /// In a trace its gradient is made of singular values, and wrong where two of them are equal.
-  bool differentiates_det_twice(const Op& op) const {
-    if (op.name == "det") return program_.second_order || seen_inner_grad_;
-    return op.has(kInnerGrad) && seen_det_;
-  }
-
   /// Gradients of gradients do not reach what was made a leaf after an op had read it.
   bool makes_late_leaf(const Op& op) const {
     return program_.second_order && op.name == "requires_grad_";
@@ -423,8 +413,7 @@ class Generator {
         chooser.live.resize(variables);
       };
       if (is_excluded(*statement.op, program_.around) || !may_use(*statement.op) ||
-          differentiates_det_twice(*statement.op) || makes_late_leaf(*statement.op) ||
-          !statement.op->pattern(chooser, statement)) {
+          makes_late_leaf(*statement.op) || !statement.op->pattern(chooser, statement)) {
         forget();
         continue;
       }
@@ -432,8 +421,6 @@ class Generator {
         forget();
         continue;
       }
-      seen_det_ = seen_det_ || statement.op->name == "det";
-      seen_inner_grad_ = seen_inner_grad_ || statement.op->has(kInnerGrad);
       statements.insert(statements.end(), chooser.before.begin(), chooser.before.end());
       // A loop is only one if variables are assigned again.
       if (in_loop_ && statement.results.size() == 1 && random_.percent(60)) {
@@ -652,15 +639,14 @@ class Generator {
   at::ScalarType dtype_ = at::kDouble;
   at::Generator generator_ = at::detail::createCPUGenerator(1);
   std::set<int> closed_over_{};
-  std::set<const void*> drawn_{};      // tensors that come from a draw
-  std::set<const void*> host_made_{};  // storages of what torch::empty() and tensor() made
   const bool bits_promised_ = !testing::backend_rounds();
   std::set<const void*> inexact_{};   // storages of values whose bits are not promised
+  std::set<const void*> drawn_{};     // tensors that come from a draw
+  std::set<const void*> folded_{};    // storages of products that are views inside
   std::set<const void*> expanded_{};  // storages of which expand() has made a view
   bool may_raise_ = false, raised_ = false, in_loop_ = false;
   bool in_enable_grad_ = false;
   bool seen_gaps_ = false, seen_rounding_ = false;
-  bool seen_det_ = false, seen_inner_grad_ = false;
 };
 
 }  // namespace

@@ -107,8 +107,8 @@ struct TangentFacts {
   TypePtr type;
   int64_t part = 0;  // of the backward, one per autograd node of the call: 0 that of the results,
                      // then one per rewritten input or group
-  std::string
-      raises{};  // not empty: eager's backward raises this text as soon as the tangent is defined
+  std::string raises{};  // not empty: what eager's backward raises if the tangent is defined
+  std::vector<int64_t> raises_in{};  // only if one of these gradients is asked for
 };
 
 /// What the backward returns, in the order of its outputs.

@@ -19,35 +19,13 @@ using Loops = IndexSpace::Loops;
 constexpr int64_t kMostScratchBytes = 16 * 1024;
 
 bool is_heavy(const Rule& rule) {
-  static const std::unordered_set<std::string_view> heavy = {"exp",
-                                                             "exp2",
-                                                             "expm1",
-                                                             "log",
-                                                             "log1p",
-                                                             "log2",
-                                                             "log10",
-                                                             "sin",
-                                                             "cos",
-                                                             "tan",
-                                                             "asin",
-                                                             "acos",
-                                                             "atan",
-                                                             "sinh",
-                                                             "cosh",
-                                                             "tanh",
-                                                             "asinh",
-                                                             "acosh",
-                                                             "atanh",
-                                                             "erf",
-                                                             "erfc",
-                                                             "erfinv",
-                                                             "lgamma",
-                                                             "digamma",
-                                                             "sigmoid",
-                                                             "silu",
-                                                             "pow.Tensor_Scalar",
-                                                             "pow.Tensor_Tensor",
-                                                             "pow.Scalar"};
+  // clang-format off
+  static const std::unordered_set<std::string_view> heavy = {
+      "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "asin", "acos",
+      "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma",
+      "digamma", "sigmoid", "silu", "gelu", "gelu_backward", "pow.Tensor_Scalar",
+      "pow.Tensor_Tensor", "pow.Scalar", "tandem::bernoulli_from"};
+  // clang-format on
   return heavy.contains(rule.op);
 }
 

@@ -44,20 +44,69 @@ at::Tensor conforming(at::Tensor tensor, const ir::TypePtr& type) {
 
 }  // namespace
 
-Frame::Frame(const HostList& list)
-    : list_(list), in_arena_(list.tensors.size()), slots_(list.slot_count) {
+std::shared_ptr<ArenaPool> ArenaPool::of_process() {
+  static auto* mutex = new std::mutex;
+  static auto* current = new std::weak_ptr<ArenaPool>;
+  const std::lock_guard lock(*mutex);
+  std::shared_ptr<ArenaPool> pool = current->lock();
+  if (pool == nullptr) *current = pool = std::make_shared<ArenaPool>();
+  return pool;
+}
+
+ArenaPool::Block ArenaPool::take(size_t bytes) {
+  Block dropped;  // freed outside of the lock, before new memory is taken
+  {
+    const std::lock_guard lock(mutex_);
+    auto found = free_.end(), largest = free_.end();
+    for (auto it = free_.begin(); it != free_.end(); ++it) {
+      if (it->bytes >= bytes && (found == free_.end() || it->bytes < found->bytes)) found = it;
+      if (largest == free_.end() || it->bytes > largest->bytes) largest = it;
+    }
+    const bool fits = found != free_.end();
+    const auto taken = fits ? found : largest;
+    if (taken != free_.end()) {
+      dropped = std::move(*taken);
+      free_.erase(taken);
+    }
+    if (fits) return dropped;
+  }
+  dropped.memory.clear();
+  return {c10::GetCPUAllocator()->allocate(bytes), bytes};
+}
+
+void ArenaPool::give_back(Block block) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(std::move(block));
+}
+
+void ArenaPool::clear() {
+  std::vector<Block> dropped;
+  const std::lock_guard lock(mutex_);
+  dropped.swap(free_);
+}
+
+Frame::Frame(const HostList& list, ArenaPool& arenas)
+    : list_(list), arenas_(arenas), in_arena_(list.tensors.size()), slots_(list.slot_count) {
   if (list.arena_bytes == 0) return;
   const c10::DispatchKeySet keys = at::detail::empty_cpu({0}, at::kFloat).key_set();
-  arena_ = c10::GetCPUAllocator()->allocate(static_cast<size_t>(list.arena_bytes));
   for (size_t i = 0; i < list.tensors.size(); ++i) {
     const OutputTensor& tensor = list.tensors[i];
     if (tensor.arena_offset < 0) continue;
     const auto bytes = static_cast<size_t>(list.arena_bytes - tensor.arena_offset);
-    char* const start = static_cast<char*>(arena_.get()) + tensor.arena_offset;
     c10::Storage storage(c10::Storage::use_byte_size_t(), bytes,
-                         at::DataPtr(start, c10::Device(c10::kCPU)));
+                         at::DataPtr(nullptr, c10::Device(c10::kCPU)));
     in_arena_[i] = show(std::move(storage), keys, c10::scalarTypeToTypeMeta(tensor.type->dtype),
                         tensor.sizes, tensor.strides, 0);
+  }
+}
+
+void Frame::settle_in(void* memory) {
+  if (memory == arena_) return;
+  arena_ = memory;
+  for (size_t i = 0; i < in_arena_.size(); ++i) {
+    if (!in_arena_[i].defined()) continue;
+    char* const start = static_cast<char*>(memory) + list_.tensors[i].arena_offset;
+    in_arena_[i].storage().set_data_ptr_noswap(at::DataPtr(start, c10::Device(c10::kCPU)));
   }
 }
 
@@ -65,8 +114,16 @@ std::vector<at::Tensor> Frame::run(std::span<at::Tensor> inputs, Backend& judge,
                                    const KernelCheck& check) {
   struct Clear {
     Frame& frame;
-    ~Clear() { frame.clear(); }
+    ArenaPool::Block block{};
+    ~Clear() {
+      frame.clear();
+      if (block.bytes != 0) frame.arenas_.give_back(std::move(block));
+    }
   } clear_at_end{*this};
+  if (list_.arena_bytes != 0) {
+    clear_at_end.block = arenas_.take(static_cast<size_t>(list_.arena_bytes));
+    settle_in(clear_at_end.block.memory.get());
+  }
   take_inputs(inputs);
   for (const auto& [slot, constant] : list_.constant_slots)
     slots_[static_cast<size_t>(slot)] = list_.constants[static_cast<size_t>(constant)];
@@ -215,7 +272,7 @@ std::unique_ptr<Frame> FramePool::take() {
       return frame;
     }
   }
-  return std::make_unique<Frame>(list_);
+  return std::make_unique<Frame>(list_, *arenas_);
 }
 
 void FramePool::give_back(std::unique_ptr<Frame> frame) {
@@ -224,6 +281,7 @@ void FramePool::give_back(std::unique_ptr<Frame> frame) {
 }
 
 void FramePool::clear() {
+  arenas_->clear();
   std::vector<std::unique_ptr<Frame>> dropped;
   std::lock_guard lock(mutex_);
   dropped.swap(free_);

@@ -17,11 +17,32 @@ namespace tandem::backends::llvm_common {
 using KernelCheck = std::function<void(const KernelStep& step, std::span<const at::Tensor> inputs,
                                        std::span<const at::Tensor> outputs)>;
 
-/// The state of one run: slots and arena. Kept between runs; the arena is never given back while
-/// the graph lives, since touching new pages costs more than computing on them.
+/// Memory for arenas, shared by all graphs of the process: a backward runs in the block that its
+/// forward left. Blocks are kept, since touching new pages costs more than computing on them, until
+/// the last graph is gone.
+class ArenaPool {
+ public:
+  struct Block {
+    at::DataPtr memory{};
+    size_t bytes = 0;
+  };
+  static std::shared_ptr<ArenaPool> of_process();
+
+  /// The smallest free block that is large enough; else a new one in place of the largest.
+  Block take(size_t bytes);
+  void give_back(Block block);
+  /// Frees what nobody uses.
+  void clear();
+
+ private:
+  std::mutex mutex_;
+  std::vector<Block> free_;
+};
+
+/// The state of one run: slots, and tensors that show the arena. Kept between runs.
 class Frame {
  public:
-  explicit Frame(const HostList& list);
+  Frame(const HostList& list, ArenaPool& arenas);
 
   std::vector<at::Tensor> run(std::span<at::Tensor> inputs, Backend& judge,
                               const KernelCheck& check);
@@ -36,8 +57,12 @@ class Frame {
   c10::IValue value(Slot slot) const;
   void clear();
 
+  /// Lets the tensors show this block.
+  void settle_in(void* memory);
+
   const HostList& list_;
-  at::DataPtr arena_;
+  ArenaPool& arenas_;
+  void* arena_ = nullptr;             // where the tensors are at the moment
   std::vector<at::Tensor> in_arena_;  // per output tensor; undefined: not there
   std::vector<c10::IValue> slots_;
   std::vector<void*> pointers_;
@@ -55,6 +80,7 @@ class FramePool {
 
  private:
   const HostList& list_;
+  std::shared_ptr<ArenaPool> arenas_ = ArenaPool::of_process();
   std::mutex mutex_;
   std::vector<std::unique_ptr<Frame>> free_;
 };

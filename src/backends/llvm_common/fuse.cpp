@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <unordered_set>
 
 namespace tandem::backends::llvm_common {
@@ -19,6 +20,8 @@ constexpr size_t kMostReads = 24;
 // thread busy and find nothing in the cache.
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kLongRow = 1 << 15;
+// What has this many times the bytes that it is made of is computed where it is read.
+constexpr int64_t kSpread = 64;
 
 const ir::TensorType& type_of(const ir::Graph& graph, ir::ValueId id) {
   return *graph.value(id).tensor_type();
@@ -58,6 +61,7 @@ class Fuser {
 
   FusionPlan run() && {
     graph_.for_each_node([&](const ir::Node& node) { visit(node); });
+    settle(std::vector<ir::NodeId>(waiting_.begin(), waiting_.end()));
     leave_plain_copies_to_libtorch();
     store_needed_sources();
     return std::move(plan_);
@@ -75,24 +79,80 @@ class Fuser {
       return;
     }
     const std::vector<Reading> reads = readings(node, *rule);
+    if (waits(call, *rule, reads)) {
+      waiting_.insert(node.id());
+      return;
+    }
+    const std::vector<ir::NodeId> awaited = waiting_among(reads);
     for (int32_t group : candidates(reads)) {
+      for (ir::NodeId id : awaited) {
+        if (waiting_.contains(id) && place(group, graph_.node(id))) waiting_.erase(id);
+      }
+      if (try_join(group, call, *rule, reads)) return settle(awaited);
+    }
+    settle(awaited);
+    for (int32_t group : awaited.empty() ? std::vector<int32_t>() : candidates(reads)) {
       if (try_join(group, call, *rule, reads)) return;
     }
     found_group(call, *rule, reads);
   }
 
+  // ---- waiting: what is made of next to nothing joins the group of its first reader ----
+  /// Spreading a few numbers over a whole tensor: as a kernel of its own it would only fill memory.
+  bool waits(const Call& call, const Rule& rule, const std::vector<Reading>& reads) const {
+    if (rule.kind != RuleKind::Pointwise || call.node().results().size() != 1) return false;
+    int64_t read = 0;
+    for (const Reading& reading : reads) {
+      if (reading.memory) return false;
+      const ir::ValueId memory = root(reading.value);
+      if (const ir::Node* made = producer(graph_, memory); made && waiting_.contains(made->id()))
+        return false;
+      read += type_of(graph_, memory).bytes();
+    }
+    return !reads.empty() && read * kSpread <= call.result().bytes();
+  }
+  std::vector<ir::NodeId> waiting_among(const std::vector<Reading>& reads) const {
+    std::vector<ir::NodeId> out;
+    for (const Reading& reading : reads) {
+      const ir::Node* made = producer(graph_, root(reading.value));
+      if (made != nullptr && waiting_.contains(made->id()) &&
+          std::ranges::find(out, made->id()) == out.end())
+        out.push_back(made->id());
+    }
+    return out;
+  }
+  bool place(int32_t group, const ir::Node& node) {
+    const Call call(graph_, node);
+    const Rule& rule = *find_rule(call);
+    return try_join(group, call, rule, readings(node, rule));
+  }
+  /// Those that found no place get a kernel of their own.
+  void settle(const std::vector<ir::NodeId>& nodes) {
+    for (ir::NodeId id : nodes) {
+      if (waiting_.erase(id) == 0) continue;
+      const ir::Node& node = graph_.node(id);
+      const Call call(graph_, node);
+      const Rule& rule = *find_rule(call);
+      found_group(call, rule, readings(node, rule));
+    }
+  }
+
   void leave_to_libtorch(const ir::Node& node) {
     int32_t level = floor_;
+    for (const ir::Operand& operand : node.operands()) {
+      operand.for_each_value([&](ir::ValueId id) { settle(waiting_among({{id, true}})); });
+    }
+    const bool writes = node.kind() != ir::NodeKind::Op || ops::info(node.op()).writes_arguments ||
+                        ops::info(node.op()).hidden_writes;
+    // Nothing moves across a write.
+    if (writes) settle(std::vector<ir::NodeId>(waiting_.begin(), waiting_.end()));
     for (const ir::Operand& operand : node.operands()) {
       operand.for_each_value([&](ir::ValueId id) { level = std::max(level, level_of(id) + 1); });
     }
     const bool ordered = node.kind() != ir::NodeKind::Op || ops::info(node.op()).must_happen();
     if (ordered) level = last_ordered_ = std::max(level, last_ordered_ + 1);
     highest_ = std::max(highest_, level);
-    const bool writes = node.kind() == ir::NodeKind::Op && (ops::info(node.op()).writes_arguments ||
-                                                            ops::info(node.op()).hidden_writes);
-    // Nothing moves across a write.
-    if (writes) {
+    if (writes && node.kind() == ir::NodeKind::Op) {
       level = highest_ + 1;
       highest_ = level;
       floor_ = level + 1;
@@ -461,6 +521,7 @@ class Fuser {
   std::vector<bool> inner_;
   std::vector<int32_t> stage_;
   std::vector<bool> is_reduction_;
+  std::set<ir::NodeId> waiting_;  // for their first reader; in order, so that plans are repeatable
   std::unordered_map<ir::ValueId, std::vector<int32_t>> readers_;  // by root: groups that read it
   int32_t last_ordered_ = 0;  // level of the last draw or effect: they keep their order
   int32_t floor_ = 0;         // groups below it are closed by a write

@@ -62,8 +62,8 @@ const Rule* find_rule(const Call& call) {
   const ir::Node& node = call.node();
   if (node.kind() != ir::NodeKind::Op) return nullptr;
   const c10::OperatorName& name = node.op().operator_name();
-  if (!name.name.starts_with("aten::")) return nullptr;
-  std::string key = name.name.substr(6);
+  // Our own ops keep their namespace.
+  std::string key = name.name.starts_with("aten::") ? name.name.substr(6) : name.name;
   if (!name.overload_name.empty()) key += "." + name.overload_name;
   const auto found = by_name->find(key);
   if (found == by_name->end()) return nullptr;

@@ -63,7 +63,7 @@ enum class RuleKind : uint8_t {
 };
 
 struct Rule {
-  std::string_view op;  // `add.Tensor`: without `aten::`
+  std::string_view op;  // `add.Tensor`: without `aten::`, but `tandem::bernoulli_from`
   RuleKind kind = RuleKind::Pointwise;
   /// The element of the result; of a reduction see below.
   Val (*emit)(Emitter&) = nullptr;

@@ -1,6 +1,7 @@
 #include "backends/llvm_common/host_list.h"
 
 #include "backends/llvm_common/build_kernel.h"
+#include "backends/llvm_common/fast_products.h"
 #include "backends/llvm_common/memory_plan.h"
 #include "backends/llvm_common/unit_order.h"
 #include "base/error.h"
@@ -156,7 +157,9 @@ class Lowering {
       list_.steps.push_back({std::move(step)});
       return;
     }
-    LibraryStep step{.op = node.op(), .shape = node.result_shape()};
+    const bool may_round_otherwise = context_.rounding == Rounding::fast;
+    LibraryStep step{.op = may_round_otherwise ? faster_operator(Call(graph_, node)) : node.op(),
+                     .shape = node.result_shape()};
     const auto& arguments = node.op().schema().arguments();
     for (size_t i = 0; i < node.operands().size(); ++i)
       step.arguments.push_back(argument(node.operands()[i], arguments[i].real_type()));

@@ -99,8 +99,9 @@ HostList make_host_list(const ir::Graph& graph, const CompileContext& context,
 
 /// The text of dumps: one line per step.
 std::string print(const HostList& list);
-/// Lines for `report()`: kernels with the ops in each and the bytes they move, calls of libtorch,
-/// what could not be generated and why.
-std::string report(const HostList& list);
+/// Lines for `report()`: kernels with the ops in each, the bytes they move, their best run so far
+/// and its share of a copy's bandwidth (0: not known); calls of libtorch; what could not be
+/// generated and why.
+std::string report(const HostList& list, double copy_bytes_per_second);
 
 }  // namespace tandem::backends::llvm_common

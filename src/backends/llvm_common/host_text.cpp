@@ -1,6 +1,7 @@
 #include "backends/llvm_common/host_list.h"
 #include "tandem/ir/type.h"
 
+#include <cmath>
 #include <map>
 #include <sstream>
 #include <string>
@@ -29,12 +30,30 @@ std::string list_text(const std::vector<T>& values) {
 std::string bytes_text(int64_t bytes) {
   std::ostringstream out;
   out.precision(3);
-  if (bytes >= 1 << 20) {
+  if (bytes >= 1 << 30) {
+    out << static_cast<double>(bytes) / (1 << 30) << " GiB";
+  } else if (bytes >= 1 << 20) {
     out << static_cast<double>(bytes) / (1 << 20) << " MiB";
   } else if (bytes >= 1 << 10) {
     out << static_cast<double>(bytes) / (1 << 10) << " KiB";
   } else {
     out << bytes << " bytes";
+  }
+  return out.str();
+}
+
+/// How long the best run took, and what that is beside a plain copy of as many bytes. Empty before
+/// the first run.
+std::string speed_text(const CompiledKernel* kernel, int64_t bytes, double copy_bytes_per_second) {
+  const double seconds = kernel == nullptr ? 0 : kernel->best_seconds();
+  if (seconds <= 0) return {};
+  std::ostringstream out;
+  const double microseconds = 1e6 * seconds;
+  out.precision(microseconds < 100 ? 3 : 15);
+  out << ", " << (microseconds < 100 ? microseconds : std::round(microseconds)) << " us";
+  if (copy_bytes_per_second > 0) {
+    const double share = static_cast<double>(bytes) / seconds / copy_bytes_per_second;
+    out << ", " << std::llround(100 * share) << " % of copy bandwidth";
   }
   return out.str();
 }
@@ -96,16 +115,20 @@ std::string print(const HostList& list) {
   return out.str();
 }
 
-std::string report(const HostList& list) {
+std::string report(const HostList& list, double copy_bytes_per_second) {
   int64_t launches = 0, moved = 0;
   std::map<std::string, int64_t> calls;
   std::ostringstream kernels, refused;
   for (const Step& step : list.steps) {
     if (const auto* kernel = std::get_if<KernelStep>(&step.what)) {
       ++launches;
-      moved += kernel->bytes_read + kernel->bytes_written;
+      const int64_t bytes = kernel->bytes_read + kernel->bytes_written;
+      moved += bytes;
       kernels << "  " << kernel->name << ": reads " << bytes_text(kernel->bytes_read) << ", writes "
-              << bytes_text(kernel->bytes_written) << ": " << ops_text(kernel->op_names) << "\n";
+              << bytes_text(kernel->bytes_written)
+              << speed_text(list.compiled[static_cast<size_t>(kernel->kernel)].get(), bytes,
+                            copy_bytes_per_second)
+              << ": " << ops_text(kernel->op_names) << "\n";
     } else if (const auto* call = std::get_if<LibraryStep>(&step.what)) {
       ++calls[call->op.operator_name().name];
     } else if (const auto* eager = std::get_if<EagerStep>(&step.what);
@@ -118,6 +141,9 @@ std::string report(const HostList& list) {
       << list.kernels.size() << " different, " << bytes_text(moved) << " moved, arena of "
       << bytes_text(list.arena_bytes) << "\n"
       << kernels.str() << refused.str();
+  if (launches > 0 && copy_bytes_per_second > 0) {
+    out << "  copy bandwidth: " << bytes_text(std::llround(copy_bytes_per_second)) << "/s\n";
+  }
   if (!calls.empty()) {
     out << "  left to libtorch:";
     for (const auto& [name, count] : calls) out << ' ' << name << " x" << count;

@@ -1,6 +1,7 @@
 #include "backends/llvm_common/llvm_backend.h"
 
 #include "backends/llvm_common/check_kernel.h"
+#include "backends/llvm_common/fast_attention.h"
 #include "backends/llvm_common/frame.h"
 #include "backends/llvm_common/host_list.h"
 #include "base/error.h"
@@ -15,8 +16,12 @@ namespace {
 
 class LlvmExecutable final : public Executable {
  public:
-  LlvmExecutable(HostList list, std::shared_ptr<Backend> judge, bool check)
-      : list_(std::move(list)), frames_(list_), judge_(std::move(judge)) {
+  LlvmExecutable(HostList list, std::shared_ptr<KernelCompiler> compiler,
+                 std::shared_ptr<Backend> judge, bool check)
+      : list_(std::move(list)),
+        frames_(list_),
+        compiler_(std::move(compiler)),
+        judge_(std::move(judge)) {
     if (!check) return;
     check_ = [this](const KernelStep& step, std::span<const at::Tensor> inputs,
                     std::span<const at::Tensor> outputs) {
@@ -24,7 +29,10 @@ class LlvmExecutable final : public Executable {
     };
   }
 
-  std::string report() const override { return llvm_common::report(list_); }
+  std::string report() const override {
+    const bool measure = !list_.kernels.empty();
+    return llvm_common::report(list_, measure ? compiler_->copy_bytes_per_second() : 0);
+  }
 
   std::vector<Listing> listings() const override {
     std::vector<Listing> out{{"steps", print(list_)}};
@@ -58,6 +66,7 @@ class LlvmExecutable final : public Executable {
  private:
   HostList list_;
   FramePool frames_;
+  std::shared_ptr<KernelCompiler> compiler_;
   std::shared_ptr<Backend> judge_;
   KernelCheck check_;
 };
@@ -86,10 +95,11 @@ class LlvmBackend final : public Backend {
 
   Decompositions decompositions(Rounding rounding) const override {
     Decompositions table = Decompositions::standard(rounding);
-    // These are rules of their own here, with eager's bits.
+    // These are rules of their own here, most of them with eager's bits.
     for (const char* op : {"relu", "threshold_backward", "sigmoid_backward", "tanh_backward",
-                           "mean", "mean.dim", "addcmul", "addcdiv"})
+                           "mean", "mean.dim", "addcmul", "addcdiv", "gelu", "gelu_backward"})
       table.keep(op);
+    if (rounding == Rounding::fast) add_wide_attention(table);
     return table;
   }
 
@@ -103,7 +113,7 @@ class LlvmBackend final : public Backend {
     ir::verify(graph, "lower");
     if (!is_static(graph)) return judge_->compile(graph, context);
     return std::make_unique<LlvmExecutable>(make_host_list(graph, context, *compiler_, *judge_),
-                                            judge_, check_);
+                                            compiler_, judge_, check_);
   }
 
  private:

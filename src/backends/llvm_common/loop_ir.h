@@ -95,7 +95,8 @@ enum class LoopOp : uint8_t {
   Erfinv,
   Lgamma,
   Digamma,
-  Sigmoid,  // 1 / (1 + exp(-a))
+  Sigmoid,    // 1 / (1 + exp(-a))
+  NormalCdf,  // of the standard normal distribution; good to an absolute error of f32
   Not,      // bool: negation; integer: complement
   IsNan,    // bool
   // ---- two operands of one dtype, and of the result's unless said otherwise ----
@@ -119,6 +120,7 @@ enum class LoopOp : uint8_t {
   Xor,
   ShiftLeft,
   ShiftRight,  // arithmetic
+  RandomBits,  // i64: random bits number a of the stream b (base/philox.h)
   // ---- comparisons: bool; false with a NaN, except Ne ----
   Eq,
   Ne,

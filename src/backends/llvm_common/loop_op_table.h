@@ -18,6 +18,7 @@ enum class OpKind : uint8_t {
   FloatUnary,  // float -> the same
   AnyUnary,    // number -> the same
   BoolOrInt,   // bool or integer -> the same; one or two operands
+  RandomBits,  // i64, i64 -> i64
   FloatToBool,
   FloatBinary,
   AnyBinary,   // numbers -> the same

@@ -132,6 +132,7 @@ class Verifier {
       case OpKind::Store:
         expect(dtype(it.a) == it.dtype, "the dtype is the operand's");
         break;
+      case OpKind::RandomBits:
       case OpKind::CheckIndex:
         expect(same && it.dtype == ScalarType::Long, "i64 in, i64 out");
         break;

@@ -1,7 +1,9 @@
 #include "backends/llvm_common/fusion_rules.h"
+#include "ops/fast_draws.h"
 
 #include <array>
 #include <cmath>
+#include <numbers>
 
 // One function per family of ops. Each computes in the dtype that libtorch's kernel computes in,
 // in its order, and rounds once to the result's dtype.
@@ -254,6 +256,77 @@ Val silu(Emitter& e) {
   return b.to(b.binary(LoopOp::Div, x, bottom), dtype);
 }
 
+// ---- gelu: eager's kernels compute it with erf or tanh; these forms have one exponential, and
+// ---- do not cancel where x is negative
+
+bool is_tanh_form(const Call& call, size_t approximate) { return call.text(approximate) == "tanh"; }
+
+/// tanh(u) of gelu is 2 s - 1, s = 1 / (1 + e^(-2u)), u = sqrt(2 / pi) (x + 0.044715 x^3).
+constexpr double kTwoBeta = 2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
+constexpr double kKappa = 0.044715;
+
+Val logistic_of_gelu(Emitter& e, Val x, Val square) {
+  BodyBuilder& b = e.body;
+  const Val factor = b.binary(LoopOp::Add, e.number(-kTwoBeta, x.dtype),
+                              b.binary(LoopOp::Mul, square, e.number(-kTwoBeta * kKappa, x.dtype)));
+  const Val power = b.unary(LoopOp::Exp, b.binary(LoopOp::Mul, x, factor));
+  return b.binary(LoopOp::Add, e.number(1.0, x.dtype), power);
+}
+
+Val gelu(Emitter& e) {
+  const ScalarType dtype = result_dtype(e);
+  BodyBuilder& b = e.body;
+  const Val x = e.as(0, dtype);
+  if (is_tanh_form(e.call, 1)) {
+    const Val bottom = logistic_of_gelu(e, x, b.binary(LoopOp::Mul, x, x));
+    return b.to(b.binary(LoopOp::Div, x, bottom), dtype);
+  }
+  return b.to(b.binary(LoopOp::Mul, x, b.unary(LoopOp::NormalCdf, x)), dtype);
+}
+
+Val gelu_backward(Emitter& e) {
+  const ScalarType dtype = result_dtype(e);
+  BodyBuilder& b = e.body;
+  const Val g = e.as(0, dtype), x = e.as(1, dtype);
+  const auto number = [&](double value) { return e.number(value, x.dtype); };
+  const auto times = [&](Val p, Val q) { return b.binary(LoopOp::Mul, p, q); };
+  const auto plus = [&](Val p, Val q) { return b.binary(LoopOp::Add, p, q); };
+  const Val square = times(x, x);
+  if (is_tanh_form(e.call, 2)) {
+    const Val s = b.unary(LoopOp::Reciprocal, logistic_of_gelu(e, x, square));
+    const Val slope = plus(times(square, number(3 * kTwoBeta * kKappa)), number(kTwoBeta));
+    const Val rest = b.binary(LoopOp::Sub, number(1), s);
+    const Val inner = times(times(x, slope), rest);
+    return b.to(times(g, times(s, plus(inner, number(1)))), dtype);
+  }
+  const Val gauss = b.unary(LoopOp::Exp, times(square, number(-0.5)));
+  const Val density = times(gauss, number(std::numbers::inv_sqrtpi / std::numbers::sqrt2));
+  return b.to(times(g, plus(b.unary(LoopOp::NormalCdf, x), times(x, density))), dtype);
+}
+
+/// What the op's own kernel computes: the operand itself is not read.
+Val bernoulli_from(Emitter& e) {
+  const ir::TensorType& type = e.call.result();
+  BodyBuilder& b = e.body;
+  const auto integer = [&](int64_t value) {
+    return b.constant(ScalarType::Long, Number::of(value));
+  };
+  Val counter = integer(0);
+  int64_t inner = 1;
+  for (auto dim = type.sizes.size(); dim-- > 0;) {
+    const int64_t size = type.sizes[dim].value();
+    if (size == 1) continue;
+    const Val index = e.dim_index(dim);
+    const Val part = inner == 1 ? index : b.binary(LoopOp::Mul, index, integer(inner));
+    counter = inner == 1 ? part : b.binary(LoopOp::Add, counter, part);
+    inner *= size;
+  }
+  const Val bits = b.binary(LoopOp::RandomBits, counter, e.operand(1));
+  const Val word = b.binary(LoopOp::And, bits, integer(0xffffffff));
+  const int64_t threshold = ops::bernoulli_threshold(e.call.number(2)->as_double());
+  return b.to(b.compare(LoopOp::Lt, word, integer(threshold)), type.dtype);
+}
+
 bool plain_copy(const Call& call) {
   const size_t device = call.operand_count() > 4 ? 3 : 0;
   return device == 0 || !call.has(device) || call.result().device.is_cpu();
@@ -315,6 +388,8 @@ const auto kRules = std::to_array<Rule>({
     {"digamma", kPointwise, function<LoopOp::Digamma>},
     {"sigmoid", kPointwise, function<LoopOp::Sigmoid>},
     {"silu", kPointwise, silu},
+    {"gelu", kPointwise, gelu, is_float},
+    {"gelu_backward", kPointwise, gelu_backward, is_float},
     {"relu", kPointwise, relu, is_number},
     {"positive", kPointwise, positive},
     {"isnan", kPointwise, isnan, is_float_operand},
@@ -386,6 +461,7 @@ const auto kRules = std::to_array<Rule>({
     {"addcdiv", kPointwise, add_combined<LoopOp::Div>, number_at<3>},
     {"lerp.Scalar", kPointwise, lerp, number_at<2>},
     {"lerp.Tensor", kPointwise, lerp, is_float},
+    {"tandem::bernoulli_from", kPointwise, bernoulli_from, number_or_tensor_at<2>},
     {"_to_copy", kPointwise, convert, plain_copy},
     {"clone", kPointwise, convert},
 });

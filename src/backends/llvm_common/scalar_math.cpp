@@ -2,6 +2,7 @@
 
 #include "backends/llvm_common/loop_op_table.h"
 #include "base/error.h"
+#include "base/philox.h"
 
 #include <ATen/ATen.h>
 #include <c10/util/BFloat16.h>
@@ -10,6 +11,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numbers>
 #include <type_traits>
 
 namespace tandem::backends::llvm_common {
@@ -139,6 +141,8 @@ double function(LoopOp op, double x) {
       return std::lgamma(x);
     case LoopOp::Sigmoid:
       return 1 / (1 + std::exp(-x));
+    case LoopOp::NormalCdf:
+      return std::erfc(-x * (std::numbers::sqrt2 / 2)) / 2;
     default:
       return special(op, x);
   }
@@ -279,6 +283,8 @@ T integer_binary(LoopOp op, T a, T b) {
       return static_cast<T>(a | b);
     case LoopOp::Xor:
       return static_cast<T>(a ^ b);
+    case LoopOp::RandomBits:
+      return static_cast<T>(base::philox(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
     case LoopOp::ShiftLeft:
       return b < 0 || b >= kBits ? T{0} : static_cast<T>(x << y);
     case LoopOp::ShiftRight:

@@ -1,10 +1,12 @@
 #include "backends/llvm_common/view_place.h"
 
 #include "ops/op_table.h"
+#include "ops/view_offset.h"
 
 #include <c10/util/irange.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <string>
 #include <string_view>
@@ -24,17 +26,11 @@ std::optional<int64_t> integer(const ir::Node& node, size_t index) {
 
 int64_t wrapped(int64_t dim, int64_t rank) { return dim < 0 ? dim + rank : dim; }
 
-/// The sizes of a list operand before one place of it.
-int64_t sum_before(const std::vector<ir::Size>& sizes, int64_t place) {
-  int64_t sum = 0;
-  for (int64_t i = 0; i < place; ++i) sum += sizes[static_cast<size_t>(i)].value();
-  return sum;
-}
-
 class Reader {
  public:
   Reader(const ir::Graph& graph, const ir::Node& node, int64_t result_index)
-      : node_(node),
+      : graph_(graph),
+        node_(node),
         result_(result_index),
         name_(node.op().operator_name().name),
         from_(operand_type(graph, node, 0)),
@@ -99,48 +95,18 @@ class Reader {
     return std::nullopt;
   }
 
+  /// Views that pick some of the elements.
   std::optional<int64_t> cut_offset() const {
-    const int64_t rank = from_->rank();
-    if (rank == 0) return std::nullopt;
-    if (name_ == "aten::slice") {
-      const auto dim = integer(node_, 1), start = integer(node_, 2);
-      if (!dim.has_value() || (!start.has_value() && !node_.operands()[2].is_none()))
-        return std::nullopt;
-      const int64_t length = size(wrapped(*dim, rank));
-      int64_t first = start.value_or(0);
-      if (first < 0) first += length;
-      first = std::clamp<int64_t>(first, 0, length);
-      return first * stride(wrapped(*dim, rank));
-    }
-    if (name_ == "aten::select") {
-      const auto dim = integer(node_, 1), index = integer(node_, 2);
-      if (!dim.has_value() || !index.has_value()) return std::nullopt;
-      return wrapped(*index, size(wrapped(*dim, rank))) * stride(wrapped(*dim, rank));
-    }
-    if (name_ == "aten::unbind") return result_ * stride(wrapped(*integer(node_, 1), rank));
-    if (name_ == "aten::split" && node_.op().operator_name().overload_name == "Tensor") {
-      const auto each = integer(node_, 1);
-      if (!each.has_value()) return std::nullopt;
-      return result_ * *each * stride(wrapped(*integer(node_, 2), rank));
-    }
-    if (name_ == "aten::split_with_sizes" || name_ == "aten::split") {
-      const auto* sizes = node_.operands()[1].get_if<ir::Operand::Sizes>();
-      if (sizes == nullptr) return std::nullopt;
-      return sum_before(*sizes, result_) * stride(wrapped(*integer(node_, 2), rank));
-    }
-    if (name_ == "aten::unfold") return 0;
-    if (name_ == "aten::diagonal") {
-      const auto offset = integer(node_, 1), first = integer(node_, 2), second = integer(node_, 3);
-      if (!offset.has_value() || !first.has_value() || !second.has_value()) return std::nullopt;
-      return *offset >= 0 ? *offset * stride(wrapped(*second, rank))
-                          : -*offset * stride(wrapped(*first, rank));
-    }
-    return std::nullopt;
+    static constexpr std::array kCuts = {"aten::diagonal", "aten::select", "aten::slice",
+                                         "aten::split",    "aten::unbind", "aten::split_with_sizes",
+                                         "aten::unfold"};
+    if (from_->rank() == 0 || std::ranges::find(kCuts, name_) == kCuts.end()) return std::nullopt;
+    return ops::offset_in_source(graph_, node_, static_cast<size_t>(result_));
   }
 
   int64_t size(int64_t dim) const { return from_->sizes[static_cast<size_t>(dim)].value(); }
-  int64_t stride(int64_t dim) const { return from_->strides[static_cast<size_t>(dim)].value(); }
 
+  const ir::Graph& graph_;
   const ir::Node& node_;
   int64_t result_;
   const std::string& name_;

@@ -169,7 +169,9 @@ void KernelEmitter::emit_chunk(Value* chunk) {
 /// is computed anew where it is read; reductions are read from where the blocks left them.
 void KernelEmitter::emit_blocked(const Walk& walk) {
   const auto innermost = kernel_.dims.size() - 1;
-  Value* rows = b_.getInt64(static_cast<uint64_t>(kernel_.dims[innermost].extent));
+  const int64_t count = kernel_.dims[innermost].extent;
+  Value* rows = b_.getInt64(static_cast<uint64_t>(count));
+  Value* whole = b_.getInt64(static_cast<uint64_t>(count - count % plan_.row_block));
   for (size_t p = 0; p < kernel_.phases.size(); ++p) {
     const Phase& phase = kernel_.phases[p];
     if (!phase.inner) {
@@ -195,21 +197,31 @@ void KernelEmitter::emit_blocked(const Walk& walk) {
     std::vector<size_t> outer_dims;
     for (auto dim = static_cast<size_t>(kernel_.kept); dim < innermost; ++dim)
       outer_dims.push_back(dim);
+    const auto block = [&](const std::function<void()>& emit_rows) {
+      walk([&] {
+        emit_before(p);
+        accumulators_.assign(kernel_.body.size(), {});
+        for (size_t at : reductions) begin_reduction(at);
+        inside_inner_ = true;
+        emit_rows();
+        inside_inner_ = false;
+        for (size_t at : reductions) add_to_totals(at);
+      });
+    };
     over_dims(outer_dims, [&] {
-      loop(b_.getInt64(0), rows, plan_.row_block, [&](Value* first) {
-        Value* last = b_.CreateNSWAdd(first, b_.getInt64(static_cast<uint64_t>(plan_.row_block)));
-        last = b_.CreateSelect(b_.CreateICmpSLT(last, rows), last, rows);
-        walk([&] {
-          emit_before(p);
-          accumulators_.assign(kernel_.body.size(), {});
-          for (size_t at : reductions) begin_reduction(at);
-          inside_inner_ = true;
-          loop(first, last, 1, [&](Value* row) {
-            index_[innermost] = row;
+      loop(b_.getInt64(0), whole, plan_.row_block, [&](Value* first) {
+        block([&] {
+          for (int64_t row = 0; row < plan_.row_block; ++row) {
+            index_[innermost] = b_.CreateNSWAdd(first, b_.getInt64(static_cast<uint64_t>(row)));
             emit_lines(phase);
-          });
-          inside_inner_ = false;
-          for (size_t at : reductions) add_to_totals(at);
+          }
+        });
+      });
+      if (whole == rows) return;
+      block([&] {
+        loop(whole, rows, 1, [&](Value* row) {
+          index_[innermost] = row;
+          emit_lines(phase);
         });
       });
     });

@@ -1,6 +1,7 @@
 #include "backends/llvm_cpu/op_emitter.h"
 
 #include "base/error.h"
+#include "base/philox.h"
 
 #include <c10/core/ScalarType.h>
 #include <llvm/IR/Constants.h>
@@ -205,6 +206,8 @@ Value* OpEmitter::unary_float(LoopOp op, Value* x) {
       return math_.erf(x);
     case LoopOp::Sigmoid:
       return math_.sigmoid(x);
+    case LoopOp::NormalCdf:
+      return math_.normal_cdf(x);
     case LoopOp::Tan:
       return call("tan", {x});
     case LoopOp::Asin:
@@ -393,7 +396,26 @@ Value* OpEmitter::integer_binary(LoopOp op, const Operands& operands) {
   return b_.CreateSelect(by_zero, zero, result);
 }
 
+// As base::philox, all lanes at once: factors are known to be below 2^32, for which there is a fast
+// multiplication.
+Value* OpEmitter::random_bits(Value* counter, Value* key) {
+  Value* low = integer(counter, 0xffffffff);
+  Value* thirty_two = integer(counter, 32);
+  Value* x = b_.CreateAnd(counter, low);
+  Value* y = b_.CreateXor(b_.CreateLShr(counter, thirty_two), b_.CreateLShr(key, thirty_two));
+  for (int round = 0; round < base::kPhiloxRounds; ++round) {
+    const uint64_t step = static_cast<uint64_t>(round) * base::kPhiloxKeyStep;
+    Value* round_key =
+        b_.CreateAnd(b_.CreateAdd(key, integer(key, static_cast<int64_t>(step))), low);
+    Value* product = b_.CreateMul(x, integer(x, static_cast<int64_t>(base::kPhiloxFactor)));
+    x = b_.CreateXor(b_.CreateXor(b_.CreateLShr(product, thirty_two), y), round_key);
+    y = b_.CreateAnd(product, low);
+  }
+  return b_.CreateOr(x, b_.CreateShl(y, thirty_two));
+}
+
 Value* OpEmitter::binary(const Instruction& line, const Operands& operands) {
+  if (line.op == LoopOp::RandomBits) return random_bits(operands.a, operands.b);
   if (line.op == LoopOp::Max) return max(operands.a, operands.b, operands.dtype);
   if (line.op == LoopOp::Min) return min(operands.a, operands.b, operands.dtype);
   if (c10::isFloatingType(operands.dtype)) return float_binary(line.op, operands.a, operands.b);

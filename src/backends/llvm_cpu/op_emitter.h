@@ -39,6 +39,7 @@ class OpEmitter {
   llvm::Value* unary_float(llvm_common::LoopOp op, llvm::Value* x);
   llvm::Value* binary(const llvm_common::Instruction& line, const Operands& operands);
   llvm::Value* float_binary(llvm_common::LoopOp op, llvm::Value* a, llvm::Value* b);
+  llvm::Value* random_bits(llvm::Value* counter, llvm::Value* key);
   llvm::Value* integer_binary(llvm_common::LoopOp op, const Operands& operands);
   llvm::Value* floor_divide(llvm::Value* a, llvm::Value* b);
   llvm::Value* remainder(llvm::Value* a, llvm::Value* b);

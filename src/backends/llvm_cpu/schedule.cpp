@@ -47,7 +47,10 @@ double cost(const Instruction& line) {
     case LoopOp::Log2:
     case LoopOp::Log10:
       return 12;
+    case LoopOp::RandomBits:
+      return 80;
     case LoopOp::Tanh:
+    case LoopOp::NormalCdf:
     case LoopOp::Erf:
     case LoopOp::Log1p:
     case LoopOp::Sin:
@@ -151,9 +154,18 @@ void choose_tile(Schedule& plan) {
   }
 }
 
-// Rows of a column walk that are reduced in registers before their sums go to memory: few enough
-// for the pages they lie on and for float sums, enough to make the visit cheap.
-constexpr int64_t kRowBlock = 48;
+// Rows of a column walk that are reduced in registers before their sums go to memory: few enough to
+// be read side by side as streams, enough to make the visit cheap. A row that is also written is
+// one more stream.
+constexpr int64_t kRowBlock = 8, kWrittenRowBlock = 4;
+
+bool writes_rows(const Kernel& kernel) {
+  for (const llvm_common::Phase& phase : kernel.phases) {
+    for (int32_t at = phase.begin; at < phase.end && phase.inner; ++at)
+      if (kernel.body[static_cast<size_t>(at)].op == LoopOp::Store) return true;
+  }
+  return false;
+}
 
 /// Column walks can go down a block of rows for all columns before the next block, if what happens
 /// once per column can be computed again for each block: it reads nothing that the kernel writes.
@@ -231,8 +243,8 @@ Schedule schedule(const Kernel& original, InstructionSet set) {
 
   choose_tile(plan);
   if (reduces && plan.vector_is_kept && can_block_rows(kernel)) {
-    plan.row_block = kRowBlock;
-    plan.unroll = inner <= 4 ? 8 : inner <= 10 ? 4 : inner <= 30 ? 2 : 1;
+    plan.row_block = writes_rows(kernel) ? kWrittenRowBlock : kRowBlock;
+    plan.unroll = inner <= 4 ? 2 : 1;
   }
   int64_t kept_elsewhere = 1;
   for (int32_t dim = 0; dim < kernel.kept; ++dim)
@@ -254,7 +266,7 @@ Schedule schedule(const Kernel& original, InstructionSet set) {
   }
 
   // Neighbouring rows of a column walk lie on different pages, which no hardware foresees.
-  if (reduces && plan.vector_is_kept && reduced > 32) plan.prefetch_rows = 8;
+  if (reduces && plan.vector_is_kept && plan.row_block == 0 && reduced > 32) plan.prefetch_rows = 8;
 
   // Rounding errors of a float sum grow with its length; side by side they average out.
   const int64_t in_turn = plan.vector_is_kept ? reduced : reduced / (plan.lanes * plan.unroll);

@@ -26,7 +26,7 @@ struct Schedule {
   int64_t units = 1;
   int64_t grain = 1;          // units that are worth a thread
   int64_t scratch_bytes = 0;  // for one thread
-  // A walk down the columns takes this many rows at a time, for all columns of the chunk; their
+  // A walk down the columns takes this many rows side by side, for all columns of the chunk; their
   // results are kept in scratch, `totals_bytes` each. 0: each vector goes all the way down.
   int64_t row_block = 0, totals_bytes = 0;
   // Rows that a walk down the columns asks the memory for in advance; 0: none.

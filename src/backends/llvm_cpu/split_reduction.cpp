@@ -19,6 +19,7 @@ namespace {
 
 constexpr int64_t kFewResults = 2048;       // more of them are work for several threads
 constexpr int64_t kWorthSplitting = 65536;  // elements
+constexpr int64_t kManyRows = 64;           // enough to share among threads
 constexpr int64_t kMostParts = 64, kBestParts = 32;
 
 /// The number of pieces: a divisor of the extent near the best; 1 if there is none.
@@ -49,6 +50,17 @@ bool can_be_cut(const Kernel& kernel, size_t dim) {
   return inner == 1;
 }
 
+/// Whether what is reduced lies side by side in memory.
+bool walks_rows(const Kernel& kernel) {
+  int along = 0, across = 0;
+  for (const Access& access : kernel.accesses) {
+    along += access.strides.back() == 1;
+    for (size_t dim = 0; dim < static_cast<size_t>(kernel.kept); ++dim)
+      across += access.strides[dim] == 1 && access.strides.back() != 0;
+  }
+  return along > across;
+}
+
 /// Where the piece's result for an index of the kept dims lies: piece after piece, the kept dims in
 /// order.
 Access result_access(const Kernel& kernel, int32_t buffer, bool part_first) {
@@ -76,7 +88,7 @@ std::optional<SplitReduction> split_reduction(const Kernel& kernel) {
   if (parts == 1 || !can_be_cut(kernel, cut)) return std::nullopt;
   const int64_t piece = kernel.dims[cut].extent / parts;
   // Rows that one thread each takes anyway are not cut.
-  if (kernel.kept_count() >= 64 && kernel.reduced_count() < 4096) return std::nullopt;
+  if (kernel.kept_count() >= kManyRows && walks_rows(kernel)) return std::nullopt;
 
   SplitReduction result{kernel, kernel};
   const auto inner =

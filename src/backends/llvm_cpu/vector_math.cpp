@@ -3,6 +3,7 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsX86.h>
+#include <llvm/IR/MDBuilder.h>
 
 #include <limits>
 #include <vector>
@@ -131,7 +132,9 @@ Value* VectorMath::exp(Value* x) {
   Value* n = nearest_integer(b_.CreateFMul(x, constant(x, kLog2E)));
   Value* r = multiply_add(n, constant(x, single ? -kLn2HighSingle : -kLn2HighDouble), x);
   r = multiply_add(n, constant(x, single ? -kLn2LowSingle : -kLn2LowDouble), r);
-  return scale(b_.CreateFAdd(small_expm1(r), constant(x, 1)), n);
+  if (!single) return scale(b_.CreateFAdd(small_expm1(r), constant(x, 1)), n);
+  return scale(polynomial(r, {0.00139504427, 0.00836889446, 0.041666206, 0.166665182, 0.5, 1, 1}),
+               n);
 }
 
 Value* VectorMath::exp2(Value* x) {
@@ -272,7 +275,9 @@ Value* VectorMath::sine_or_cosine(Value* x, bool cosine) {
   auto* from = b_.GetInsertBlock();
   auto* far = llvm::BasicBlock::Create(context, "far", function);
   auto* join = llvm::BasicBlock::Create(context, "joined", function);
-  b_.CreateCondBr(all_near, join, far);
+  // Cold: what is in registers is saved there, not on the usual way.
+  llvm::MDBuilder weights(context);
+  b_.CreateCondBr(all_near, join, far, weights.createBranchWeights(1 << 20, 1));
   b_.SetInsertPoint(far);
   Value* slow = one_call(cosine ? "cos" : "sin", x);
   auto* far_end = b_.GetInsertBlock();
@@ -316,6 +321,22 @@ Value* VectorMath::erf(Value* x) {
       b_.CreateFSub(constant(x, 1), exp(b_.CreateFMul(b_.CreateFNeg(exponent), limited)));
   Value* result = b_.CreateSelect(b_.CreateFCmpOLT(size, constant(x, 0.95)), small, large);
   return with_sign_of(result, x);
+}
+
+// The tail beyond |x| is t p(t) e^(-x^2 / 2), t = 1 / (1 + 0.4 |x| / sqrt 2). The exponential is
+// written as gradients of gelu write their density, which is then computed once.
+Value* VectorMath::normal_cdf(Value* x) {
+  if (!is_single(x)) {
+    Value* scaled = b_.CreateFMul(x, constant(x, -0.70710678118654752));
+    return b_.CreateFMul(one_call("erfc", scaled), constant(x, 0.5));
+  }
+  Value* one = constant(x, 1);
+  Value* gauss = exp(b_.CreateFMul(b_.CreateFMul(x, x), constant(x, -0.5)));
+  Value* t = b_.CreateFDiv(one, multiply_add(magnitude(x), constant(x, 0.282842712), one));
+  Value* p = polynomial(
+      t, {-0.100132309, 0.3545846345, -0.185471758, 0.2341513785, 0.0809061005, 0.115961939});
+  Value* tail = b_.CreateFMul(b_.CreateFMul(t, p), gauss);
+  return b_.CreateSelect(b_.CreateFCmpOLT(x, constant(x, 0)), tail, b_.CreateFSub(one, tail));
 }
 
 Value* VectorMath::sigmoid(Value* x) {

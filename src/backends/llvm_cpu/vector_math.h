@@ -34,6 +34,7 @@ class VectorMath {
   llvm::Value* tanh(llvm::Value* x);
   llvm::Value* erf(llvm::Value* x);
   /// 1 / (1 + exp(-x)), eager's formula.
+  llvm::Value* normal_cdf(llvm::Value* x);
   llvm::Value* sigmoid(llvm::Value* x);
   /// Correctly rounded.
   llvm::Value* sqrt(llvm::Value* x);

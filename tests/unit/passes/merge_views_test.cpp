@@ -65,6 +65,27 @@ TEST(MergeViews, DifferentOpsThatShowTheSameAreOne) {
     })");
 }
 
+TEST(MergeViews, DiagonalsAreOneIfTheyBeginAtTheSameElement) {
+  // Above and below the middle they start in another row or column, here with equal strides.
+  expect_becomes(R"(
+    graph g(%x: f32[3, 3] user_input 0) {
+      %a: f32[2] (4) = aten.diagonal(%x, 1, 0, 1)
+      %b: f32[2] (4) = aten.diagonal(%x, -1, 0, 1)
+      %c: f32[2] (4) = aten.diagonal(%x, -1, 1, 0)
+      %d: f32[2] = aten.mul.Tensor(%a, %b)
+      %y: f32[2] = aten.mul.Tensor(%d, %c)
+      return %y: output 0
+    })",
+                 R"(
+    graph g(%x: f32[3, 3] user_input 0) {
+      %a: f32[2] (4) = aten.diagonal(%x, 1, 0, 1)
+      %b: f32[2] (4) = aten.diagonal(%x, -1, 0, 1)
+      %d: f32[2] = aten.mul.Tensor(%a, %b)
+      %y: f32[2] = aten.mul.Tensor(%d, %a)
+      return %y: output 0
+    })");
+}
+
 TEST(MergeViews, PiecesOfASplitAreFoundOneByOne) {
   expect_becomes(R"(
     graph g(%x: f32[6, 2] user_input 0) {

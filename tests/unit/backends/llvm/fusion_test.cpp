@@ -208,6 +208,36 @@ TEST(Fusion, ColumnAndFullReductions) {
   expect_equal(text, {torch::randn({19, 37}), torch::rand({19, 37}) > 0.5});
 }
 
+// The gradient of a mean: one number over a whole tensor, wanted inside a kernel that comes later.
+TEST(Fusion, ANumberSpreadOverATensorJoinsItsReader) {
+  constexpr const char* text = R"(
+    graph g(%s: f32[] user_input 0, %x: f32[19, 37] user_input 1) {
+      %w: f32[19, 37] (0, 0) = aten.expand(%s, [19, 37])
+      %d: f32[19, 37] = aten.div.Scalar(%w, 37)
+      %c: f32[19, 37] = aten.cos(%x)
+      %m: f32[19, 37] = aten.mul.Tensor(%c, %x)
+      %y: f32[19, 37] = aten.add.Tensor(%m, %d, alpha=1)
+      %t: f32[37] = aten.sum.dim_IntList(%y, [0], false)
+      return %t: output 0
+    })";
+  EXPECT_EQ(counts(text), (Counts{1, 0}));
+  expect_equal(text, {torch::randn({}), torch::randn({19, 37})});
+}
+
+// It is made before the write that it must not see, and for libtorch in memory.
+TEST(Fusion, ASpreadNumberThatNobodyFusesIsAKernel) {
+  constexpr const char* text = R"(
+    graph g(%s: f32[] user_input 0, %x: f32[37, 19] user_input 1) {
+      %w: f32[19, 37] (0, 0) = aten.expand(%s, [19, 37])
+      %d: f32[19, 37] = aten.div.Scalar(%w, 37)
+      %p: f32[19, 19] = aten.mm(%d, %x)
+      %e: f32[19, 37] = aten.mul.Scalar(%w, 2)
+      return %p: output 0, %e: output 1
+    })";
+  EXPECT_EQ(counts(text), (Counts{2, 1}));
+  expect_equal(text, {torch::randn({}), torch::randn({37, 19})});
+}
+
 TEST(Fusion, LoadsThroughIndicesAndMasks) {
   constexpr const char* text = R"(
     graph g(%w: f32[11, 8] user_input 0, %i: i64[2, 3] user_input 1, %p: f32[3, 8] user_input 2) {

@@ -88,6 +88,50 @@ TEST(LlvmBackend, WhatCannotBeGeneratedRunsInEagerAndIsReported) {
       << compiled->report();
 }
 
+/// Kernels whose best run took a microsecond, on a machine that copies 1 GiB a second.
+class Timed final : public KernelCompiler {
+ public:
+  explicit Timed(double seconds) : seconds_(seconds) {}
+  std::string_view name() const override { return "timed"; }
+  double copy_bytes_per_second() override { return 1 << 30; }
+  std::vector<Result> compile(std::span<const Kernel* const> kernels) override {
+    std::vector<Result> results = reference_->compile(kernels);
+    for (Result& result : results)
+      result.kernel = std::make_shared<TimedKernel>(std::move(result.kernel), seconds_);
+    return results;
+  }
+
+ private:
+  class TimedKernel final : public CompiledKernel {
+   public:
+    TimedKernel(std::shared_ptr<const CompiledKernel> kernel, double seconds)
+        : kernel_(std::move(kernel)), seconds_(seconds) {}
+    bool run(std::span<void* const> buffers) const override { return kernel_->run(buffers); }
+    double best_seconds() const override { return seconds_; }
+
+   private:
+    std::shared_ptr<const CompiledKernel> kernel_;
+    double seconds_;
+  };
+
+  std::shared_ptr<KernelCompiler> reference_ = make_reference_compiler();
+  double seconds_;
+};
+
+TEST(LlvmBackend, TheReportHasBytesTimeAndShareOfCopyBandwidth) {
+  const auto report = [](double seconds) {
+    const auto backend = make_backend(std::make_shared<Timed>(seconds), eager::make_backend());
+    return backend->compile(ir::parse(kLookup), {})->report();
+  };
+  // A table of 5 rows of 8 floats and 3 indices are read, 3 rows written: 280 bytes.
+  EXPECT_NE(report(1e-6).find("k0: reads 184 bytes, writes 96 bytes, 1 us, 26 % of copy bandwidth: "
+                              "embedding, exp\n  copy bandwidth: 1 GiB/s"),
+            std::string::npos)
+      << report(1e-6);
+  // Not run yet: nothing to say about its speed.
+  EXPECT_NE(report(0).find("writes 96 bytes: embedding, exp"), std::string::npos) << report(0);
+}
+
 /// Kernels that are off by one in every element.
 class Wrong final : public KernelCompiler {
  public:

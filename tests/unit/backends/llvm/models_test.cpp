@@ -134,12 +134,16 @@ void expect_as_exact_as_eager(const Tensor& x, const Tensor& target, Partitioner
       SCOPED_TRACE(name);
       const double eps = dtype == at::kBFloat16 ? 0x1p-7 : 0x1p-23;
       auto distance = [&](const Step& step) {
-        return (step.at(name).to(at::kDouble) - value.to(at::kDouble)).abs().max().item<double>();
+        return (step.at(name).to(at::kDouble) - value.to(at::kDouble))
+            .abs()
+            .max()
+            .item()
+            .toDouble();
       };
       ASSERT_EQ(ours.at(name).sizes(), value.sizes());
       EXPECT_EQ(ours.at(name).strides(), eager.at(name).strides());
-      EXPECT_LE(distance(ours),
-                2 * distance(eager) + 16 * eps * value.to(at::kDouble).abs().max().item<double>());
+      EXPECT_LE(distance(ours), 2 * distance(eager) +
+                                    16 * eps * value.to(at::kDouble).abs().max().item().toDouble());
     }
   }
   EXPECT_NE(compiled.report().find("kernel runs"), std::string::npos) << compiled.report();

@@ -1,13 +1,14 @@
-#include "passes/view_place.h"
+#include "ops/view_offset.h"
 
 #include "ops/op_table.h"
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <string_view>
 #include <vector>
 
-namespace tandem::passes {
+namespace tandem::ops {
 namespace {
 
 using Offset = std::optional<int64_t>;
@@ -79,6 +80,14 @@ Offset unbind(const Source& source, const ir::Node& node, size_t index) {
   return static_cast<int64_t>(index) * source.stride(source.dim(*dim));
 }
 
+// diagonal(self, offset, dim1, dim2)
+Offset diagonal(const Source& source, const ir::Node& node, size_t) {
+  const Offset offset = integer(node, 1), first = integer(node, 2), second = integer(node, 3);
+  if (!offset || !first || !second) return {};
+  const int64_t along = source.dim(*offset >= 0 ? *second : *first);
+  return std::abs(*offset) * source.stride(along);
+}
+
 struct Row {
   std::string_view name, overload;
   Offset (*offset)(const Source&, const ir::Node&, size_t);
@@ -87,14 +96,18 @@ struct Row {
 // Sorted by name. What is missing here starts somewhere else, or shows other elements than memory
 // has: as_strided, view.dtype, _conj, _neg_view, view_as_real.
 constexpr std::array kRows = {
+    Row{"aten::_reshape_alias", "", at_start},
     Row{"aten::_unsafe_view", "", at_start},
     Row{"aten::alias", "", at_start},
     Row{"aten::detach", "", at_start},
+    Row{"aten::diagonal", "", diagonal},
     Row{"aten::expand", "", at_start},
+    Row{"aten::lift_fresh", "", at_start},
     Row{"aten::permute", "", at_start},
     Row{"aten::select", "int", select},
     Row{"aten::slice", "Tensor", slice},
     Row{"aten::split", "Tensor", split},
+    Row{"aten::split", "sizes", split_with_sizes},
     Row{"aten::split_with_sizes", "", split_with_sizes},
     Row{"aten::squeeze", "", at_start},
     Row{"aten::squeeze", "dim", at_start},
@@ -132,4 +145,4 @@ std::optional<int64_t> offset_in_source(const ir::Graph& graph, const ir::Node& 
   return row->offset({type->static_sizes(), type->static_strides()}, node, index);
 }
 
-}  // namespace tandem::passes
+}  // namespace tandem::ops

@@ -1,0 +1,46 @@
+#include "tracing/lent_histories.h"
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+namespace tandem::tracing {
+namespace {
+
+namespace autograd = torch::autograd;
+
+/// As it is noted: a view that is asked for its history may make another one.
+const autograd::Node* noted_history(const at::Tensor& tensor) {
+  const auto* meta = autograd::impl::get_autograd_meta(tensor);
+  return meta ? meta->grad_fn_.get() : nullptr;
+}
+
+}  // namespace
+
+void LentHistories::lend(const at::Tensor& real, const at::Tensor& stand_in) {
+  if (!stand_in.requires_grad() || stand_in.is_leaf()) return;
+  const auto known = lent_.find(real.unsafeGetTensorImpl());
+  if (known == lent_.end() && (real.requires_grad() || real.is_inference())) return;
+  if (known != lent_.end() && !is_lent(real)) return;  // take_back() will tell
+  const autograd::Edge edge = autograd::impl::gradient_edge(stand_in);
+  // Of a view, again: its version may have moved.
+  if (known != lent_.end() && known->second.edge == edge && !real.is_view()) return;
+  autograd::impl::set_gradient_edge(real, edge);
+  lent_.insert_or_assign(real.unsafeGetTensorImpl(), Lent{real, edge});
+}
+
+bool LentHistories::is_lent(const at::Tensor& real) const {
+  const auto known = lent_.find(real.unsafeGetTensorImpl());
+  return known != lent_.end() && noted_history(real) == known->second.edge.function.get();
+}
+
+bool LentHistories::take_back() {
+  bool untouched = true;
+  for (const auto& [impl, lent] : lent_) {
+    untouched = untouched && is_lent(lent.real);
+    autograd::impl::set_gradient_edge(lent.real, autograd::Edge());
+  }
+  lent_.clear();
+  return untouched;
+}
+
+}  // namespace tandem::tracing
