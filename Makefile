@@ -15,7 +15,7 @@ CONFIGURE = cmake -DTORCH_DIR=$(TORCH_DIR) --preset
 help:
 	@echo "make demo       build the release library and run the demonstration; results in demo-out/"
 	@echo "make test       build for development and run all tests"
-	@echo "make fuzz N=    N random programs against eager (100000); resumes, sums in fuzz.ledger, failures in fuzz-failures/"
+	@echo "make fuzz N=    N random programs against eager (100000); resumes, sums in fuzz.ledger, failures in fuzz-failures/; BACKEND=llvm"
 	@echo "make bench      run the benchmarks, some ten minutes; JSON and a table in build/release/bench/"
 	@echo "make bench-partition  bytes kept for the backward: eager, Tandem, and torch's own min-cut on the same graphs"
 	@echo "make bench-peers  training steps of five models: Tandem, eager libtorch, torch.compile; in build/release/bench-peers.json"
@@ -42,10 +42,11 @@ test: build
 
 # Programs that are done, and the sums over all runs, are in the ledger: remove it to begin again.
 N ?= 100000
-LEDGER ?= fuzz.ledger
+BACKEND ?= eager
+LEDGER ?= fuzz$(if $(filter-out eager,$(BACKEND)),-$(BACKEND)).ledger
 fuzz: configure
 	@cmake --build --preset dev -t tandem_fuzz
-	@build/dev/bin/tandem_fuzz --count $(N) --jobs $(JOBS) --ledger $(LEDGER) --coverage
+	@build/dev/bin/tandem_fuzz --backend $(BACKEND) --count $(N) --jobs $(JOBS) --ledger $(LEDGER) --coverage
 
 demo: setup
 	@$(CONFIGURE) release >/dev/null

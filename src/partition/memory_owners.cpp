@@ -58,8 +58,9 @@ MemoryOwners::MemoryOwners(const ir::Graph& joint, const ir::Signature& signatur
     visible_[input] = true;
     lasting_[input] =
         role == ir::Role::Param || role == ir::Role::Buffer || role == ir::Role::Lifted;
-    parameter_[input] = role == ir::Role::Param ||
-                        (role == ir::Role::Lifted && facts != nullptr && facts->requires_grad);
+    // What has a history is nobody's parameter: a caller may write it before the backward.
+    parameter_[input] = role == ir::Role::Param || (role == ir::Role::Lifted && facts != nullptr &&
+                                                    facts->requires_grad && facts->is_leaf);
     read_[input] = facts != nullptr && facts->read_by_backward;
   }
   for_each_read(joint, [&](ir::ValueId id) { read_[root(id)] = true; });

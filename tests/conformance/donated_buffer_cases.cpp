@@ -26,6 +26,7 @@ class HoldersBackend : public Backend {
   std::shared_ptr<Runs> runs = std::make_shared<Runs>();
 
  private:
+  const test::EnvironmentVariable no_other_{"TANDEM_BACKEND", nullptr};
   class Probe : public Executable {
    public:
     Probe(std::unique_ptr<Executable> inner, std::shared_ptr<Runs> runs, size_t saved)

@@ -33,6 +33,13 @@ struct SecondHasNoGradient : torch::autograd::Function<SecondHasNoGradient> {
   }
 };
 
+struct ReturnsView : torch::autograd::Function<ReturnsView> {
+  static at::Tensor forward(AutogradContext*, at::Tensor x) { return x.unsqueeze(0); }
+  static variable_list backward(AutogradContext*, variable_list grads) {
+    return {grads[0].squeeze(0) * 2};
+  }
+};
+
 struct MarksDirty : torch::autograd::Function<MarksDirty> {
   static at::Tensor forward(AutogradContext* context, at::Tensor x) {
     x.mul_(3);
@@ -447,6 +454,28 @@ Category fuzz_found() {
                return {Product::apply(made, made)};
              });
            }},
+          {"closed-over tensor with a history, of which a clone is read, returned and written",
+           [](Session& session) {
+             session.judge(closing_over([] { return torch::randn({3}).requires_grad_() * 2; },
+                                        [](const at::Tensor& closed, Tensors&) -> Tensors {
+                                          return {closed, at::hardtanh(closed.clone())};
+                                        }));
+           }},
+          judged(
+              "argument and a strided view of it that a custom function has made, second order",
+              [] {
+                at::Tensor x = leaf({3, 2});
+                return Inputs{{x.slice(0, 1, 3)}, {x}};
+              },
+              [](Tensors& a) -> Tensors {
+                return {a[0], ReturnsView::apply(a[0]).as_strided({2, 2}, {2, 1}, 2)};
+              },
+              [] {
+                Settings settings;
+                settings.second_order = true;
+                settings.own_view_nodes = true;
+                return settings;
+              }()),
           judged("sum with a derivative that vanishes, of other strides", leaves({{2, 2}}),
                  [](Tensors& a) -> Tensors {
                    const at::Tensor x = a[0].flatten().repeat({2}).slice(0, 0, 6);

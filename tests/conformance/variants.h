@@ -1,6 +1,7 @@
 #pragma once
 
 #include "conformance/inputs.h"
+#include "support/environment.h"
 
 #include <functional>
 #include <memory>
@@ -67,7 +68,8 @@ inline Tensors run_graph(const ir::Graph& graph, Tensors inputs) {
   return tandem::backend("eager")->compile(graph, {})->run(inputs);
 }
 
-/// The backend `eager`, and what it was asked to compile.
+/// The backend `eager`, and what it was asked to compile. Where it is given as an option the
+/// environment has no say.
 class RecordingBackend : public Backend {
  public:
   std::string_view name() const override { return "recording"; }
@@ -85,6 +87,9 @@ class RecordingBackend : public Backend {
 
   std::vector<CompileContext> contexts{};
   std::vector<ir::Graph> graphs{};
+
+ private:
+  const test::EnvironmentVariable no_other_{"TANDEM_BACKEND", nullptr};
 };
 
 }  // namespace tandem::conformance

@@ -4,6 +4,7 @@
 #include "fuzz/interpret.h"
 #include "fuzz/op.h"
 #include "fuzz/patterns.h"
+#include "support/same_bits.h"
 
 #include <array>
 #include <optional>
@@ -95,7 +96,8 @@ class Generator {
     for (int64_t& weight : weights_) weight = random_.one_of({0, 1, 1, 3});
     weights_[Pointwise] += 1;
     weights_[Draw] = random_.one_of({0, 0, 0, 1});
-    dtype_ = random_.percent(70) ? at::kDouble : at::kFloat;
+    // Only in float32 does a run in float64 tell the truth.
+    dtype_ = random_.percent(bits_promised_ ? 70 : 30) ? at::kDouble : at::kFloat;
     origin(program_.arguments, random_.between(1, 3));
     if (random_.percent(35)) origin(program_.closure, random_.between(1, 2));
     program_.mode = random_.percent(25)  ? CallMode::Epilogue
@@ -115,6 +117,8 @@ class Generator {
     live.insert(live.end(), closed.begin(), closed.end());
     for (size_t index = first_closed; index < live.size(); ++index) {
       closed_over_.insert(static_cast<int>(index));
+      // An earlier call may have written it.
+      if (!bits_promised_) inexact_.insert(storage_of(live[index]));
     }
     may_raise_ = random_.percent(3);
     function(program_.function, live, random_.between(2, 14));
@@ -214,6 +218,9 @@ class Generator {
       }
     }
     if (!is_promised(op, chooser, statement)) return false;
+    if (!bits_promised_ && op.has(kDiscontinuous) &&
+        (in_loop_ || reads_inexact(chooser, statement)))
+      return false;
     // What kron() and folded products return is a view inside: its aliases count by themselves.
     if ((op.name == "leaf.view" || op.name.starts_with("detach")) &&
         is_unsafe_view(chooser.value(statement.operands[0])))
@@ -256,6 +263,7 @@ class Generator {
         statement.results.push_back(chooser.new_variable());
         live[static_cast<size_t>(statement.results.back())] = scratch[variables + index];
       }
+      if (!bits_promised_) note_rounding(chooser, statement);
       note_company(chooser, statement);
       return true;
     } catch (const c10::Error&) {
@@ -264,6 +272,30 @@ class Generator {
         return true;
       }
       return false;
+    }
+  }
+
+  bool reads_inexact(const Chooser& chooser, const Statement& statement) const {
+    for (int operand : statement.operands) {
+      if (inexact_.contains(storage_of(chooser.value(operand)))) return true;
+    }
+    return false;
+  }
+
+  /// What is computed from inexact values is inexact, and so is whatever shares memory with it.
+  void note_rounding(const Chooser& chooser, const Statement& statement) {
+    const Op& op = *statement.op;
+    const bool rounds = op.has(kRounds) || op.has(kInnerGrad) || op.has(kEagerBits);
+    if (!rounds && !reads_inexact(chooser, statement)) return;
+    const auto mark = [&](int variable) {
+      const at::Tensor& tensor = chooser.value(variable);
+      const bool is_number =
+          tensor.defined() && (tensor.is_floating_point() || tensor.is_complex());
+      if (is_number && tensor.has_storage()) inexact_.insert(storage_of(tensor));
+    };
+    for (int result : statement.results) mark(result);
+    if (op.has(kInPlace)) {
+      for (int operand : statement.operands) mark(operand);
     }
   }
 
@@ -607,6 +639,8 @@ class Generator {
   at::ScalarType dtype_ = at::kDouble;
   at::Generator generator_ = at::detail::createCPUGenerator(1);
   std::set<int> closed_over_{};
+  const bool bits_promised_ = !testing::backend_rounds();
+  std::set<const void*> inexact_{};   // storages of values whose bits are not promised
   std::set<const void*> drawn_{};     // tensors that come from a draw
   std::set<const void*> folded_{};    // storages of products that are views inside
   std::set<const void*> expanded_{};  // storages of which expand() has made a view

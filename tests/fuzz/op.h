@@ -41,6 +41,7 @@ enum Trait : unsigned {
   kNoOverlap = 1 << 11,       // eager promises nothing if x overlaps another operand
   kNoResult = 1 << 12,        // its result is not kept
   kFirstOrderOnly = 1 << 10,  // libtorch has no derivative of its backward
+  kEagerBits = 1 << 14,       // eager's bits are promised by the backend eager only
   kLosesZeros = 1 << 13,      // of one element, its gradient in a trace does not depend on it
 };
 

@@ -12,7 +12,7 @@ std::vector<Op> pointwise_ops() {
       OP("abs", floating, kPlain, x.abs()),
       OP("neg", numeric, kPlain, x.neg()),
       OP("relu", floating, kPlain, x.relu()),
-      OP("sqrt", floating, kPlain, (x * x + 0.5).sqrt()),
+      OP("sqrt", floating, kEagerBits, (x * x + 0.5).sqrt()),
       OP("rsqrt", floating, kRounds, (x.abs() + 0.5).rsqrt()),
       OP("reciprocal", floating, kPlain, (x.abs() + 0.5).reciprocal()),
       OP("sin", floating, kRounds, x.sin()),

@@ -9,9 +9,14 @@ namespace tandem::test {
 /// Sets an environment variable for a scope.
 class EnvironmentVariable {
  public:
+  /// Null: it is not set.
   EnvironmentVariable(const char* name, const char* value) : name_(name) {
     if (const char* before = std::getenv(name)) before_ = before;
-    setenv(name, value, 1);
+    if (value != nullptr) {
+      setenv(name, value, 1);
+    } else {
+      unsetenv(name);
+    }
   }
   ~EnvironmentVariable() {
     if (before_) {

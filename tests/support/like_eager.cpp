@@ -1,6 +1,7 @@
 #include "support/like_eager.h"
 
 #include "support/same_bits.h"
+#include "support/wide_run.h"
 
 #include <sstream>
 
@@ -91,13 +92,22 @@ void expect_like_eager(const MakeCase& make, const Program& program, Options opt
     SCOPED_TRACE("round " + std::to_string(round));
     // The closure is what the last make() left, so eager runs to its end before the compiled run
     // starts.
-    torch::manual_seed(1);
-    Case a = make();
-    torch::manual_seed(2);
-    const Tensors eager = program(a.arguments);
-    const at::Tensor eager_random = at::detail::getDefaultCPUGenerator().get_state();
-    const std::string eager_sharing = sharing(eager, a);
-    const Gradients eager_gradients = differentiate(eager, a);
+    WideRun wide_run;
+    Case a;
+    Tensors eager;
+    at::Tensor eager_random;
+    std::string eager_sharing;
+    Gradients eager_gradients;
+    {
+      const WideRun::Scope scope(wide_run);
+      torch::manual_seed(1);
+      a = make();
+      torch::manual_seed(2);
+      eager = program(a.arguments);
+      eager_random = at::detail::getDefaultCPUGenerator().get_state();
+      eager_sharing = sharing(eager, a);
+      eager_gradients = differentiate(eager, a);
+    }
 
     torch::manual_seed(1);
     Case b = make();

@@ -2,6 +2,7 @@
 
 #include "support/one_thread.h"
 #include "support/same_bits.h"
+#include "support/wide_run.h"
 
 #include <ATen/autocast_mode.h>
 
@@ -159,11 +160,15 @@ Options options_for(const ModuleRun& run) {
 void expect_variant_like_eager(const ModuleCase& test_case, const Variant& variant) {
   SCOPED_TRACE(text_of(variant));
   const ModuleRun eager = prepare(test_case, variant), twin = prepare(test_case, variant);
+  WideRun wide_run;
   auto compiled = tandem::compile<Tensors(Tensors)>(twin.forward, options_for(twin));
   for (uint64_t round = 0; round < 2; ++round) {
     SCOPED_TRACE("call " + std::to_string(round));
     torch::manual_seed(round + 5);
-    const Outcome expected = call(eager, eager.forward, variant);
+    const Outcome expected = [&] {
+      const WideRun::Scope scope(wide_run);
+      return call(eager, eager.forward, variant);
+    }();
     torch::manual_seed(round + 5);
     const Outcome outcome = call(twin, compiled, variant);
     ASSERT_EQ(expected.error, outcome.error);
