@@ -7,6 +7,7 @@ Usage: run_kernels.py --program build/release/bin/kernel_bench [--peer .venv/bin
 
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import sys
@@ -24,6 +25,8 @@ def main():
     options = parser.parse_args()
     options.peer = find_peer(options.peer)
 
+    # Both sides keep the memory that results had: kernels are compared, not how malloc gives pages back.
+    os.environ["GLIBC_TUNABLES"] = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184"
     contestants = [Contestant([options.program, options.threads])]
     if options.peer:
         contestants.append(Contestant(peer_command(options.peer, "kernel_peer.py", options.threads)))

@@ -39,7 +39,7 @@ def series(function, at_zero):
 
 def fit_best(name, function, low, high, degree, weight, rounds):
     """As `fit`, nearer to the best: least squares whose weights grow where the error is large (Lawson)."""
-    count, terms = 80, degree + 1
+    count, terms = 60, degree + 1
     low, high = mp.mpf(low), mp.mpf(high)
     nodes = [low + (high - low) * (1 - mp.cos(mp.pi * (i + 0.5) / count)) / 2 for i in range(count)]
     values, weights = [function(x) for x in nodes], [weight(x) for x in nodes]
@@ -85,11 +85,15 @@ fit("erf, |x| < 0.95: erf(x)/x - 1", series(lambda z: mp.erf(mp.sqrt(z)) / mp.sq
     mp.mpf(0.95) ** 2, 6)
 fit("erf, |x| > 0.95: -log(erfc(t)) / t", lambda t: -mp.log(mp.erfc(t)) / t, 0.95, 4.0, 8,
     lambda t: t * mp.erfc(t))
-tail_slope = mp.mpf("0.4")
+tail_slope, tail_from = mp.mpf("0.4"), mp.mpf("1.25")
 tail_place = lambda t: (1 / t - 1) / tail_slope
-fit_best("normal_cdf: erfc(a) e^(a^2) / (2 t), t = 1 / (1 + 0.4 a)",
-         lambda t: mp.erfc(tail_place(t)) * mp.exp(tail_place(t) ** 2) / (2 * t), 1 / (1 + 5 * tail_slope), 1, 5,
-         lambda t: t * mp.exp(-tail_place(t) ** 2) + mp.mpf(10) ** -9, 10)
+fit_best("normal_cdf, |x| < 1.25: erf(x / sqrt 2) / (2 x), z = x^2",
+         series(lambda z: mp.erf(mp.sqrt(z / 2)) / (2 * mp.sqrt(z)), 1 / mp.sqrt(2 * mp.pi)), 0, tail_from**2, 5,
+         lambda z: mp.sqrt(z) + mp.mpf("0.05"), 10)
+fit_best("normal_cdf, |x| > 1.25: erfc(a) e^(a^2) / (2 t), a = |x| / sqrt 2, t = 1 / (1 + 0.4 a)",
+         lambda t: mp.erfc(tail_place(t)) * mp.exp(tail_place(t) ** 2) / (2 * t), 1 / (1 + 5 * tail_slope),
+         1 / (1 + tail_slope * tail_from / mp.sqrt(2)), 4,
+         lambda t: t * mp.exp(-mp.mpf("0.7") * tail_place(t) ** 2), 10)
 print("pi/2 in parts:")
 rest = mp.pi / 2
 for bits in (8, 11, 24, 24):

@@ -219,23 +219,6 @@ bool answers_unharmed(const Record& error, const Found& compiled, const Settings
   return answered;
 }
 
-/// The other way round: eager asks no formula, since no gradient that is wanted lies behind it.
-bool asks_in_vain(const Record& error, const Observation& eager) {
-  if (!is_modified(error)) return false;
-  const size_t when = error.what.find(kWhen);
-  const std::string of = error.what.substr(0, when) + " in ";
-  bool asked = false;
-  for (const Record& record : eager.records) {
-    if (!record.what.starts_with(of) ||
-        record.what.ends_with(kWhen) != (when != std::string::npos)) {
-      continue;
-    }
-    if (record.text != "undefined") return false;
-    asked = true;
-  }
-  return asked;
-}
-
 /// Where a backward computes values again from what the caller has written since the call: it
 /// answered before.
 bool finds_write_of_source(const Record& error, const Observation& compiled,
@@ -342,8 +325,7 @@ std::vector<std::string> differences(const Observation& eager, const Observation
     if (find(eager, record.what) != nullptr) continue;  // both raise
     const bool of_all = !in_vain.empty() && record.what.starts_with("gradient of all") &&
                         record.text.find(kModified) != std::string::npos;
-    if (of_all || asks_in_vain(record, eager) ||
-        finds_write_of_source(record, compiled, settings)) {
+    if (of_all || finds_write_of_source(record, compiled, settings)) {
       in_vain.push_back(record.what);
     }
   }

@@ -93,6 +93,20 @@ bool any_op_in(const ProgramSpec& spec, OpTest test) {
   return false;
 }
 
+/// Writes that replace what was there, all of it or some: its gradient is zeros, which depend on
+/// nothing. Arithmetic in place goes on from it.
+bool replaces(const Op& op) {
+  if (!op.has(kInPlace) || op.has(kToggle)) return false;
+  for (const char* name :
+       {"add_",     "sub_",       "mul_",     "div_",   "addc",     "lerp_",   "neg_",
+        "square_",  "sin_",       "cos_",     "tanh_",  "sigmoid_", "exp_",    "silu_",
+        "pow_",     "atan_",      "cumsum_",  "addmm_", "baddbmm_", "detach.", "data.",
+        "foreach_", "unsqueeze.", "flatten.", "t.add_"}) {
+    if (op.name.starts_with(name) && !op.name.ends_with("_out")) return false;
+  }
+  return true;
+}
+
 /// Gradients in float64 may come from float32.
 bool computes_in_float(const ProgramSpec& spec) {
   for (const Origin* origin : {&spec.arguments, &spec.closure}) {
@@ -129,9 +143,8 @@ Settings settings_of(const ProgramSpec& spec, const Interpreter& interpreter) {
   settings.values_may_round = rounds || (other_formula && inner_grad);
   settings.sums_may_round = rounds || other_formula;
   settings.formulas_differ = other_formula;
-  // What a write has replaced has a gradient of zeros, which depends on nothing.
   settings.second_zeros_may_be_undefined =
-      any_op_in(spec, [](const Op& op) { return op.has(kLosesZeros) || op.has(kInPlace); });
+      any_op_in(spec, [](const Op& op) { return op.has(kLosesZeros) || replaces(op); });
   settings.second_order = spec.second_order;
   settings.own_view_nodes = any_op_in(spec, [](const Op& op) { return op.has(kCustom); });
   // Nor does a custom function look at the zeros that it is given for an undefined gradient.

