@@ -183,6 +183,18 @@ Category fuzz_found() {
               },
               [](Tensors& a) -> Tensors { return {ReturnsInput::apply(a[0])}; }),
           judged(
+              "custom function that returns a view of an expanded argument",
+              [] {
+                at::Tensor x = leaf({2, 1});
+                return Inputs{{x.expand({2, 3})}, {x}};
+              },
+              [](Tensors& a) -> Tensors { return {ReturnsView::apply(a[0])}; },
+              [] {
+                Settings settings;
+                settings.own_view_nodes = true;
+                return settings;
+              }()),
+          judged(
               "part of an expanded argument beside it, written",
               [] {
                 at::Tensor wide = leaf({3}, false).expand({2, 3});

@@ -2,6 +2,7 @@
 #include "support/models.h"
 #include "support/one_thread.h"
 #include "support/same_bits.h"
+#include "support/wide_run.h"
 #include "tandem/tandem.h"
 
 #include <gtest/gtest.h>
@@ -105,7 +106,12 @@ class Optimizers : public ::testing::TestWithParam<OptimizerCase> {
 };
 
 TEST_P(Optimizers, StepOnCompiledGradientsAsOnEagerOnes) {
-  const Tensors eager = train(GetParam(), false), compiled = train(GetParam(), true);
+  WideRun wide_run;
+  const Tensors eager = [&] {
+    const WideRun::Scope scope(wide_run);
+    return train(GetParam(), false);
+  }();
+  const Tensors compiled = train(GetParam(), true);
   ASSERT_EQ(eager.size(), compiled.size());
   for (size_t i = 0; i < eager.size(); ++i) EXPECT_TRUE(same_bits(eager[i], compiled[i])) << i;
 }

@@ -16,7 +16,9 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 using MakeOptimizer = OptimizerPtr (*)(const Tensors& parameters);
 
-constexpr int kSteps = 20;
+/// Where bits are promised, twenty steps. What rounds grows from step to step: after twenty it is
+/// luck which of two runs in float32 is nearer to float64.
+int steps() { return backend_rounds() ? 3 : 20; }
 
 OptimizerPtr make_sgd(const Tensors& parameters) {
   return std::make_unique<torch::optim::SGD>(
@@ -37,7 +39,7 @@ Outcome train(const ProgramMaker& maker, MakeOptimizer make_optimizer, bool comp
   torch::manual_seed(11);
   TrainingProgram program = maker.make(Scale::Small);
   std::vector<Tensors> batches;
-  for (int i = 0; i < kSteps; ++i) batches.push_back(program.batch());
+  for (int i = 0; i < steps(); ++i) batches.push_back(program.batch());
   std::vector<OptimizerPtr> optimizers;
   for (const auto& part : program.parts) optimizers.push_back(make_optimizer(part->parameters()));
   Options options;
@@ -54,7 +56,7 @@ Outcome train(const ProgramMaker& maker, MakeOptimizer make_optimizer, bool comp
   if (compiled) {
     const Stats stats = function.stats();
     EXPECT_EQ(stats.traces, 1) << function.report();
-    EXPECT_EQ(stats.hits, kSteps - 1);
+    EXPECT_EQ(stats.hits, steps() - 1);
     EXPECT_EQ(stats.eager_calls, 0);
     EXPECT_EQ(stats.zero_fallbacks, 0);
   }

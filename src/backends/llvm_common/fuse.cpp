@@ -79,7 +79,9 @@ class Fuser {
       return;
     }
     const std::vector<Reading> reads = readings(node, *rule);
-    if (reads_expanded_tangent(reads)) return leave_to_libtorch(node);
+    if (std::ranges::any_of(reads,
+                            [&](const Reading& read) { return views_.is_loose(read.value); }))
+      return leave_to_libtorch(node);
     if (waits(call, *rule, reads)) {
       waiting_.insert(node.id());
       return;
@@ -96,21 +98,6 @@ class Fuser {
       if (try_join(group, call, *rule, reads)) return;
     }
     found_group(call, *rule, reads);
-  }
-
-  /// In the strides of expand() no copy can be laid out, so a tangent of such a result comes in
-  /// whatever strides it has: kernels do not know them.
-  bool reads_expanded_tangent(const std::vector<Reading>& reads) const {
-    return std::ranges::any_of(reads, [&](const Reading& reading) {
-      const ir::ValueId memory = root(reading.value);
-      if (producer(graph_, memory) || graph_.input_role(memory).role != ir::Role::Tangent)
-        return false;
-      const ir::TensorType& type = type_of(graph_, memory);
-      for (size_t dim = 0; dim < type.sizes.size(); ++dim) {
-        if (type.strides[dim].value() == 0 && type.sizes[dim].value() > 1) return true;
-      }
-      return false;
-    });
   }
 
   // ---- waiting: what is made of next to nothing joins the group of its first reader ----

@@ -120,18 +120,33 @@ std::optional<ViewStep> view_step(const ir::Graph& graph, const ir::Node& node, 
   return Reader(graph, node, static_cast<int64_t>(result)).step();
 }
 
+/// Several elements lie at one place.
+bool is_expanded(const ir::Graph& graph, ir::ValueId id) {
+  const ir::TypePtr& type = graph.value(id).tensor_type();
+  if (type == nullptr) return false;
+  for (size_t dim = 0; dim < type->sizes.size(); ++dim) {
+    if (type->strides[dim].value() == 0 && type->sizes[dim].value() > 1) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Views::Views(const ir::Graph& graph)
     : graph_(graph),
       steps_(graph.value_limit()),
       shown_(graph.value_limit()),
-      places_(graph.value_limit()) {
+      places_(graph.value_limit()),
+      loose_(graph.value_limit(), false) {
   auto stands_alone = [&](ir::ValueId id) {
     shown_[static_cast<size_t>(id)] = {id, false};
     places_[static_cast<size_t>(id)] = {id, 0};
   };
-  for (ir::ValueId input : graph.inputs()) stands_alone(input);
+  for (ir::ValueId input : graph.inputs()) {
+    stands_alone(input);
+    loose_[static_cast<size_t>(input)] =
+        graph.input_role(input).role == ir::Role::Tangent && is_expanded(graph, input);
+  }
   graph.for_each_node([&](const ir::Node& node) {
     for (size_t i = 0; i < node.results().size(); ++i) {
       const ir::ValueId id = node.results()[i];
@@ -141,6 +156,11 @@ Views::Views(const ir::Graph& graph)
       step = view_step(graph, node, i);
       if (!step.has_value()) continue;
       const auto from = static_cast<size_t>(source(id));
+      if (loose_[from]) {
+        loose_[static_cast<size_t>(id)] = is_expanded(graph, id);
+        step.reset();
+        continue;
+      }
       shown_[static_cast<size_t>(id)] = {shown_[from].value,
                                          shown_[from].cut || step->shape == ViewShape::Cut};
       places_[static_cast<size_t>(id)] = {places_[from].root, places_[from].offset + step->offset};

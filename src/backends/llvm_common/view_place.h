@@ -54,12 +54,17 @@ class Views {
   ir::ValueId source(ir::ValueId view) const;
   Shown behind(ir::ValueId id) const { return shown_[static_cast<size_t>(id)]; }
   const Place& place(ir::ValueId id) const { return places_[static_cast<size_t>(id)]; }
+  /// A tangent in the strides of expand(), or a view of one. No copy can be laid out like that, so
+  /// it comes in whatever strides it has: no kernel may read it, and only libtorch makes views of
+  /// it.
+  bool is_loose(ir::ValueId id) const { return loose_[static_cast<size_t>(id)]; }
 
  private:
   const ir::Graph& graph_;
   std::vector<std::optional<ViewStep>> steps_;
   std::vector<Shown> shown_;
   std::vector<Place> places_;
+  std::vector<bool> loose_;
 };
 
 }  // namespace tandem::backends::llvm_common
