@@ -53,9 +53,10 @@ double cost(const Instruction& line) {
     case LoopOp::NormalCdf:
     case LoopOp::Erf:
     case LoopOp::Log1p:
-    case LoopOp::Sin:
-    case LoopOp::Cos:
       return 20;
+    case LoopOp::Sin:  // with a rare call: side by side they would keep too much in memory
+    case LoopOp::Cos:
+      return 31;
     case LoopOp::Sqrt:
     case LoopOp::Rsqrt:
     case LoopOp::Div:
@@ -271,7 +272,7 @@ Schedule schedule(const Kernel& original, InstructionSet set) {
   choose_tile(plan);
   if (reduces && plan.vector_is_kept && can_block_rows(kernel)) {
     plan.row_block = writes_rows(kernel) ? kWrittenRowBlock : kRowBlock;
-    plan.unroll = inner <= 4 ? 2 : 1;
+    plan.unroll = inner <= 12 ? 2 : 1;
   }
   int64_t kept_elsewhere = 1;
   for (int32_t dim = 0; dim < kernel.kept; ++dim)
