@@ -591,7 +591,7 @@ class Fuser {
   std::vector<int32_t> stage_;
   std::vector<bool> is_reduction_;
   std::set<ir::NodeId> waiting_;  // for their first reader; in order, so that plans are repeatable
-  std::vector<int32_t> order_;  // in which nodes joined their groups
+  std::vector<int32_t> order_;    // in which nodes joined their groups
   int32_t committed_ = 0;
   std::unordered_map<ir::ValueId, std::vector<int32_t>> readers_;  // by root: groups that read it
   int32_t last_ordered_ = 0;  // level of the last draw or effect: they keep their order
