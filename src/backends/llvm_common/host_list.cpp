@@ -166,7 +166,8 @@ class Lowering {
     for (ir::ValueId id : node.results()) {
       const bool read = id != ir::kNoValue && graph_.value(id).has_users();
       step.results.push_back(read ? made(id) : kNoSlot);
-      const ir::TypePtr type = read ? graph_.value(id).tensor_type() : nullptr;
+      const bool fixed = read && !views_.is_loose(id);
+      const ir::TypePtr type = fixed ? graph_.value(id).tensor_type() : nullptr;
       const bool strided =
           type != nullptr && type->device.is_cpu() && type->layout == c10::kStrided;
       step.types.push_back(strided ? type : nullptr);
