@@ -21,7 +21,7 @@ from contest import Contestant, find_peer, peer_command, ratio, take_turns
 
 MODELS = ["pointwise", "mlp", "resnet", "gpt", "gpt_bf16"]
 OURS = ["eager", "tandem_eager", "llvm", "llvm_fast"]
-THEIRS = ["python_eager", "compile"]
+THEIRS = ["compile", "python_eager"]
 NAMES = {"eager": "eager libtorch", "tandem_eager": "Tandem, eager", "llvm": "Tandem, llvm",
          "llvm_fast": "Tandem, llvm fast", "python_eager": "eager in Python", "compile": "torch.compile",
          "compile_warm": "torch.compile, warm cache"}
@@ -144,7 +144,8 @@ def main():
     parser.add_argument("--meter", help="the built malloc meter; without it memory is not measured")
     parser.add_argument("--peer", help="a python with torch; without it only Tandem and eager libtorch are timed")
     parser.add_argument("--models", nargs="*", default=MODELS)
-    parser.add_argument("--modes", nargs="*", default=OURS + THEIRS)
+    parser.add_argument("--modes", nargs="*", default=[*OURS, "compile"],
+                        help="python_eager, too, is known: what Python costs")
     parser.add_argument("--threads", nargs="*", type=int, default=[1, 2])
     parser.add_argument("--parts", nargs="*", default=["cold", "step", "memory"])
     parser.add_argument("--rounds", type=int, default=15)

@@ -37,6 +37,11 @@ bool LentHistories::take_back() {
   bool untouched = true;
   for (const auto& [impl, lent] : lent_) {
     untouched = untouched && is_lent(lent.real);
+    // Marked as dirty, a view has given its history to the base, which had none either.
+    if (const at::Tensor base = lent.real.is_view() ? at::Tensor(lent.real._base()) : at::Tensor();
+        base.defined() && noted_history(base)) {
+      autograd::impl::set_gradient_edge(base, autograd::Edge());
+    }
     autograd::impl::set_gradient_edge(lent.real, autograd::Edge());
   }
   lent_.clear();

@@ -93,7 +93,8 @@ void check_write(const Recording& recording, const c10::OperatorHandle& op,
   if (!is_traced(written)) return;
   if (c10::GradMode::is_enabled()) {
     const at::Tensor* real = recording.real_of(written);
-    if (real && real->is_view())
+    // Of one that has its history from here, the first write was looked at.
+    if (real && real->is_view() && !current_recording()->lent_histories().is_lent(*real))
       torch::autograd::check_inplace(*real, will_require_grad(stack, first));
   }
   check_base(written);

@@ -74,6 +74,16 @@ Inputs regular_matrices() {
   return {{leaf}, {leaf}, {}};
 }
 
+/// What it closes over has a history that leads to nothing the caller asks for.
+Program with_hidden_history() {
+  const at::Tensor closed = torch::randn({2}).requires_grad_() * 1.5;
+  return {leaves({{2}}), [closed](Tensors& a) -> Tensors {
+            const at::Tensor factor = closed.exp();
+            factor.mul_(2);
+            return {a[0] * factor};
+          }};
+}
+
 Inputs with_gaps() {
   at::Tensor base = torch::randn({3, 3});
   return {{base.diagonal()}, {}, {base}};
@@ -118,14 +128,6 @@ void view_without_grad_gets_history(Session& session) {
 Settings raising_in_backward(const char* words) {
   Settings settings;
   settings.backward_raises = words;
-  return settings;
-}
-
-Settings of_second_order() {
-  Settings settings;
-  settings.second_order = true;
-  settings.rounding_eps = 64;
-  settings.rounding_floor = 1;
   return settings;
 }
 
@@ -438,20 +440,14 @@ Category fuzz_found() {
                    inner.unsqueeze_(0);
                    return {y};
                  }),
-          judged(
-              "gradient of a written view that is returned, of second order", lone_view_of_non_leaf,
-              [](Tensors& a) -> Tensors { return {a[0].tanh_()}; }, of_second_order()),
-          judged(
-              "second gradient of det with equal singular values", regular_matrices,
-              [](Tensors& a) -> Tensors { return {a[0].det()}; }, of_second_order()),
+          judged("gradient of a written view that is returned, of second order",
+                 lone_view_of_non_leaf, [](Tensors& a) -> Tensors { return {a[0].tanh_()}; }),
+          judged("second gradient of det with equal singular values", regular_matrices,
+                 [](Tensors& a) -> Tensors { return {a[0].det()}; }),
           {"overwritten operand that no gradient asked for needs",
            [](Session& session) {
-             session.judge(closing_over([] { return torch::randn({2}); },
-                                        [](const at::Tensor& closed, Tensors& a) -> Tensors {
-                                          const at::Tensor factor = closed.hypot(closed + 3);
-                                          closed.addcmul_(a[0], factor, 0.75);
-                                          return {a[0] * 2, closed};
-                                        }));
+             session.judge(with_hidden_history,
+                           raising_in_backward("modified by an inplace operation"));
            }},
           {"memory made inside with a history from inside, to a custom function",
            [](Session& session) {

@@ -334,6 +334,32 @@ TEST(TraceErrors, ReadingAValueInTheBackward) {
   EXPECT_NE(text.find("\n  at:       " + ReadsAValue::line + "\n"), std::string::npos) << text;
 }
 
+struct Doubles : torch::autograd::Function<Doubles> {
+  static T forward(torch::autograd::AutogradContext*, const T& x) { return 2 * x; }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list gradients) {
+    return {2 * gradients[0]};
+  }
+};
+
+TEST(TraceErrors, CustomFunctionOfAClosedOverViewThatWasWritten) {
+  const T weight = leaf({});
+  const T view = weight.squeeze();
+  const auto history = view.grad_fn();
+  const uint32_t version = view._version();
+  const std::string text = unsupported(
+      [&](const T& x) {
+        weight.detach().mul_(-1.5);
+        return Doubles::apply(view) + x;
+      },
+      torch::ones({}));
+  EXPECT_NE(text.find("is given a closed-over tensor that the function has written before"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(view._version(), version);
+  EXPECT_EQ(view.grad_fn(), history) << "asked for after a write, a view makes its history anew";
+}
+
 // libtorch's own words stay what they are in eager.
 TEST(TraceErrors, ErrorsOfLibtorchPassThroughUnchanged) {
   const auto wrong = [](const T& x) { return x.matmul(torch::ones({5})); };

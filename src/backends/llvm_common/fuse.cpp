@@ -57,6 +57,7 @@ class Fuser {
     inner_.assign(graph.node_limit(), false);
     stage_.assign(graph.node_limit(), 0);
     is_reduction_.assign(graph.node_limit(), false);
+    order_.assign(graph.node_limit(), 0);
   }
 
   FusionPlan run() && {
@@ -204,9 +205,13 @@ class Fuser {
         for (int32_t group : it->second) count(group, bytes);
       }
     }
-    // Most bytes first; among equals the youngest, which is likeliest to fit.
-    std::ranges::sort(found, [](const auto& a, const auto& b) {
-      return a.first != b.first ? a.first > b.first : a.second > b.second;
+    // Most bytes first; among equals one that reduces, which can absorb the others, then the
+    // youngest, which is likeliest to fit.
+    std::ranges::sort(found, [&](const auto& a, const auto& b) {
+      const bool reduces_a = plan_.groups[static_cast<size_t>(a.second)].has_reduction;
+      const bool reduces_b = plan_.groups[static_cast<size_t>(b.second)].has_reduction;
+      if (a.first != b.first) return a.first > b.first;
+      return reduces_a != reduces_b ? reduces_a : a.second > b.second;
     });
     std::vector<int32_t> out;
     for (const auto& [bytes, group] : found) out.push_back(group);
@@ -216,6 +221,7 @@ class Fuser {
   bool try_join(int32_t index, const Call& call, const Rule& rule,
                 const std::vector<Reading>& reads) {
     Group& group = plan_.groups[static_cast<size_t>(index)];
+    if (group.members.empty()) return false;  // absorbed by another
     if (group.members.size() >= kMostMembers || group.loops.size() >= kMostReads + kMostMembers)
       return false;
     if (group.level < floor_) return false;  // a write lies between
@@ -277,9 +283,68 @@ class Fuser {
                            [&](int32_t loop) { return !is_reduced(loop); });
       if (!group.has_reduction || covered != kept) return false;
     }
+    for (const Reading& reading : reads) absorb(index, reading, *loops, needed);
     group.level = needed;
     commit(index, call, member, *loops, reads);
     return true;
+  }
+
+  /// A node that reads two groups makes one of them, if the other is pointwise work on the same
+  /// space that nobody has read yet: levels then say that no path leads from one to the other.
+  void absorb(int32_t index, const Reading& reading, const DimLoops& loops, int32_t needed) {
+    const int32_t other = group_of(reading.value);  // of a view: none
+    if (reading.memory || other < 0 || other == index) return;
+    Group& from = plan_.groups[static_cast<size_t>(other)];
+    Group& into = plan_.groups[static_cast<size_t>(index)];
+    if (from.has_reduction || from.level < floor_ || needed >= from.first_reader) return;
+    if (from.shape != into.shape || from.members.size() + into.members.size() >= kMostMembers)
+      return;
+    // The node reads it element by element, and neither space has been cut otherwise.
+    if (type_of(graph_, reading.value).static_sizes() != into.shape ||
+        loops.size() != into.shape.size())
+      return;
+    std::unordered_map<int32_t, Loops> renamed;
+    for (size_t d = 0; d < loops.size(); ++d) {
+      if (into.shape[d] == 1) continue;
+      if (!into.shape_loops[d].has_value() || !loops[d].has_value() ||
+          !into.space.same(*loops[d], *into.shape_loops[d]))
+        return;
+      const Loops leaf = from.space.resolve(*from.shape_loops[d]);
+      if (leaf.size() != 1) return;
+      renamed.emplace(leaf[0], *into.shape_loops[d]);
+    }
+    const auto rename = [&](const DimLoops& dims) {
+      DimLoops out;
+      for (const auto& dim : dims) {
+        out.emplace_back();
+        if (!dim.has_value()) continue;
+        out.back() = Loops{};
+        for (int32_t loop : from.space.resolve(*dim)) {
+          const Loops& now = renamed.at(loop);
+          out.back()->insert(out.back()->end(), now.begin(), now.end());
+        }
+      }
+      return out;
+    };
+    for (Member& member : from.members) {
+      member.loops = rename(member.loops);
+      member.inner = into.has_reduction;
+      const auto node = static_cast<size_t>(member.node);
+      plan_.group_of[node] = index;
+      inner_[node] = member.inner;
+      into.members.push_back(std::move(member));
+    }
+    std::ranges::sort(into.members, {}, [&](const Member& member) {
+      return order_[static_cast<size_t>(member.node)];
+    });
+    for (const auto& [id, dims] : from.loops) {
+      into.loops.try_emplace(id, rename(dims));
+      if (const auto it = readers_.find(root(id)); it != readers_.end())
+        std::ranges::replace(it->second, other, index);
+    }
+    into.first_reader = std::min(into.first_reader, from.first_reader);
+    from.members.clear();
+    from.loops.clear();
   }
 
   /// Whether later phases may walk the reduced loops once more.
@@ -432,6 +497,7 @@ class Fuser {
     const ir::Node& node = call.node();
     const bool reduces = member.rule->kind == RuleKind::Reduction;
     plan_.group_of[at(node)] = index;
+    order_[at(node)] = committed_++;
     inner_[at(node)] = member.inner;
     stage_[at(node)] = member.stage;
     is_reduction_[at(node)] = reduces;
@@ -525,6 +591,8 @@ class Fuser {
   std::vector<int32_t> stage_;
   std::vector<bool> is_reduction_;
   std::set<ir::NodeId> waiting_;  // for their first reader; in order, so that plans are repeatable
+  std::vector<int32_t> order_;    // in which nodes joined their groups
+  int32_t committed_ = 0;
   std::unordered_map<ir::ValueId, std::vector<int32_t>> readers_;  // by root: groups that read it
   int32_t last_ordered_ = 0;  // level of the last draw or effect: they keep their order
   int32_t floor_ = 0;         // groups below it are closed by a write

@@ -53,13 +53,24 @@ struct Stage {
   Schedule schedule;
   std::string symbol;
   std::unique_ptr<LoadedKernel> loaded;
+  std::unique_ptr<LoadedKernel> unaligned{};  // of a schedule that streams: for other memory
+
+  bool is_aligned(void* const* buffers) const {
+    const auto& all = schedule.kernel.buffers;
+    for (size_t i = 0; i < all.size(); ++i)
+      if (all[i].role == llvm_common::BufferRole::Out &&
+          reinterpret_cast<uintptr_t>(buffers[i]) % 64 != 0)
+        return false;
+    return true;
+  }
 
   bool run(void* const* buffers) const {
+    const LoadedKernel& code = unaligned && !is_aligned(buffers) ? *unaligned : *loaded;
     std::atomic<int32_t> failed{0};
     const auto part = [&](int64_t begin, int64_t end) {
       static thread_local ThreadScratch scratch;
       char* memory = schedule.scratch_bytes ? scratch.at_least(schedule.scratch_bytes) : nullptr;
-      if (loaded->function()(buffers, begin, end, memory) != 0) failed.store(1);
+      if (code.function()(buffers, begin, end, memory) != 0) failed.store(1);
     };
     // A range that one thread would take anyway is not worth asking the pool.
     if (schedule.units <= schedule.grain) {
@@ -230,6 +241,11 @@ class CpuCompiler final : public KernelCompiler {
     static std::atomic<uint64_t> number{0};
     Stage stage{schedule(kernel, set), base::str("tandem_kernel_", number++), nullptr};
     stage.loaded = load(generator.object(stage.schedule, stage.symbol));
+    if (stage.schedule.streams) {
+      Schedule plain = stage.schedule;
+      plain.streams = false;
+      stage.unaligned = load(generator.object(plain, stage.symbol + "_unaligned"));
+    }
     return stage;
   }
 

@@ -7,7 +7,10 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Function.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
+#include <llvm/IR/Metadata.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <limits>
@@ -270,7 +273,11 @@ void KernelEmitter::emit_inner(const Phase& phase) {
   if (!plan_.vector_is_kept && plan_.vector_dim != kNone)
     dims.push_back(static_cast<size_t>(plan_.vector_dim));
   inside_inner_ = true;
+  last_sweep_ = std::none_of(kernel_.phases.begin(), kernel_.phases.end(), [&](const Phase& later) {
+    return later.inner && later.begin > phase.begin;
+  });
   over_dims(dims, [&] { emit_lines(phase); });
+  last_sweep_ = false;
   inside_inner_ = false;
   side_by_side_ = group;
   for (int32_t at = phase.begin; at < phase.end; ++at)
@@ -310,6 +317,8 @@ void KernelEmitter::emit(std::vector<Value*> buffers, Value* begin, Value* end, 
   }
   side_by_side_ = plan_.unroll;
   loop(begin, end, 1, [&](Value* unit) { emit_unit(unit); });
+  // Streamed results are on their way; whoever reads them next must find them.
+  if (plan_.streams) b_.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
   b_.CreateRet(b_.CreateLoad(b_.getInt32Ty(), failed_));
 }
 
@@ -454,6 +463,7 @@ void KernelEmitter::emit_load(size_t at) {
       mask = mask ? b_.CreateAnd(mask, wanted) : wanted;
     }
     if (inside_inner_ && plan_.prefetch_rows > 0) prefetch(access, vector);
+    if (last_sweep_ && plan_.prefetch_next_row) prefetch_next_row(access, vector);
     Type* loaded = vector_type(type);
     Value* none = llvm::Constant::getNullValue(loaded);
     Value* result = nullptr;
@@ -490,6 +500,31 @@ void KernelEmitter::prefetch(const Access& access, int vector) {
                      {place, b_.getInt32(0), b_.getInt32(3), b_.getInt32(1)});
 }
 
+void KernelEmitter::prefetch_next_row(const Access& access, int vector) {
+  const Buffer& buffer = buffer_of(access);
+  if (buffer.role != BufferRole::In || kernel_.kept == 0) return;
+  const int64_t bytes =
+      access.strides[static_cast<size_t>(kernel_.kept) - 1] * element_bytes(buffer.dtype);
+  if (bytes == 0) return;
+  Value* place = b_.CreateConstGEP1_64(b_.getInt8Ty(), address(access, vector, nullptr),
+                                       static_cast<uint64_t>(bytes));
+  b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {place->getType()},
+                     {place, b_.getInt32(0), b_.getInt32(3), b_.getInt32(1)});
+}
+
+/// Whole vectors at multiples of their size, of a result that the kernel itself does not read.
+bool KernelEmitter::is_streamed(const Access& access) const {
+  if (!plan_.streams || buffer_of(access).role != BufferRole::Out) return false;
+  if (access.offset % plan_.lanes != 0) return false;
+  for (size_t dim = 0; dim < access.strides.size(); ++dim)
+    if (static_cast<int32_t>(dim) != plan_.vector_dim && access.strides[dim] % plan_.lanes != 0)
+      return false;
+  return std::none_of(kernel_.body.begin(), kernel_.body.end(), [&](const Instruction& line) {
+    return line.op == LoopOp::Load &&
+           kernel_.accesses[static_cast<size_t>(line.slot)].buffer == access.buffer;
+  });
+}
+
 void KernelEmitter::emit_store(const Instruction& line) {
   const Access& access = kernel_.accesses[static_cast<size_t>(line.slot)];
   const Buffer& buffer = buffer_of(access);
@@ -513,6 +548,13 @@ void KernelEmitter::emit_store(const Instruction& line) {
     if (stride == 1) {
       if (mask_) {
         b_.CreateMaskedStore(value, place, align, mask_);
+      } else if (is_streamed(access)) {
+        llvm::StoreInst* store = b_.CreateAlignedStore(
+            value, place,
+            llvm::Align(static_cast<uint64_t>(element_bytes(buffer.dtype) * plan_.lanes)));
+        llvm::Metadata* one = llvm::ConstantAsMetadata::get(b_.getInt32(1));
+        store->setMetadata(llvm::LLVMContext::MD_nontemporal,
+                           llvm::MDNode::get(b_.getContext(), one));
       } else {
         b_.CreateAlignedStore(value, place, align);
       }

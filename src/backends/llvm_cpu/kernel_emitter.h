@@ -63,6 +63,8 @@ class KernelEmitter {
   llvm::Value* load_each_lane(llvm::Type* type, llvm::Value* place, llvm::Value* offsets,
                               llvm::Align align);
   void prefetch(const llvm_common::Access& access, int vector);
+  void prefetch_next_row(const llvm_common::Access& access, int vector);
+  bool is_streamed(const llvm_common::Access& access) const;
   void emit_store(const llvm_common::Instruction& line);
   void emit_check(size_t at);
   llvm::Value* address(const llvm_common::Access& access, int vector, llvm::Value* indirect);
@@ -133,6 +135,7 @@ class KernelEmitter {
   llvm::Value* mask_ = nullptr;  // lanes that exist; null: all
   int side_by_side_ = 1;
   bool inside_inner_ = false;
+  bool last_sweep_ = false;                  // over a row that several phases walk
   llvm::Value* column_ = nullptr;            // of a blocked walk: within its chunk
   std::vector<llvm::Value*> totals_memory_;  // by line; null: not a reduction
   llvm::Value* failed_ = nullptr;            // i32 in memory

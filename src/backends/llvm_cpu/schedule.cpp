@@ -53,9 +53,10 @@ double cost(const Instruction& line) {
     case LoopOp::NormalCdf:
     case LoopOp::Erf:
     case LoopOp::Log1p:
-    case LoopOp::Sin:
-    case LoopOp::Cos:
       return 20;
+    case LoopOp::Sin:  // with a rare call: side by side they would keep too much in memory
+    case LoopOp::Cos:
+      return 31;
     case LoopOp::Sqrt:
     case LoopOp::Rsqrt:
     case LoopOp::Div:
@@ -184,6 +185,33 @@ bool can_block_rows(const Kernel& kernel) {
   return true;
 }
 
+int sweeps(const Kernel& kernel) {
+  int count = 0;
+  for (const llvm_common::Phase& phase : kernel.phases) count += phase.inner;
+  return count;
+}
+
+// What does not fit into a core's own cache: the memory would rest while a row that has come is
+// computed with.
+constexpr int64_t kLargeBytes = 4 << 20;
+
+// More than a last-level cache keeps.
+constexpr int64_t kStreamedBytes = 40 << 20;
+
+bool exceeds_caches(const Kernel& kernel) {
+  int64_t bytes = 0;
+  for (const Buffer& buffer : kernel.buffers)
+    if (buffer.role != BufferRole::Scratch) bytes += buffer.elements * element_bytes(buffer.dtype);
+  return bytes >= kStreamedBytes;
+}
+
+bool is_large(const Kernel& kernel) {
+  return std::ranges::any_of(kernel.buffers, [](const Buffer& buffer) {
+    return buffer.role == BufferRole::In &&
+           buffer.elements * element_bytes(buffer.dtype) >= kLargeBytes;
+  });
+}
+
 }  // namespace
 
 int64_t element_bytes(c10::ScalarType dtype) {
@@ -244,7 +272,7 @@ Schedule schedule(const Kernel& original, InstructionSet set) {
   choose_tile(plan);
   if (reduces && plan.vector_is_kept && can_block_rows(kernel)) {
     plan.row_block = writes_rows(kernel) ? kWrittenRowBlock : kRowBlock;
-    plan.unroll = inner <= 4 ? 2 : 1;
+    plan.unroll = inner <= 12 ? 2 : 1;
   }
   int64_t kept_elsewhere = 1;
   for (int32_t dim = 0; dim < kernel.kept; ++dim)
@@ -267,6 +295,10 @@ Schedule schedule(const Kernel& original, InstructionSet set) {
 
   // Neighbouring rows of a column walk lie on different pages, which no hardware foresees.
   if (reduces && plan.vector_is_kept && plan.row_block == 0 && reduced > 32) plan.prefetch_rows = 8;
+
+  plan.streams = set == InstructionSet::Avx512 && exceeds_caches(kernel);
+  plan.prefetch_next_row =
+      reduces && !plan.vector_is_kept && sweeps(kernel) > 1 && is_large(kernel);
 
   // Rounding errors of a float sum grow with its length; side by side they average out.
   const int64_t in_turn = plan.vector_is_kept ? reduced : reduced / (plan.lanes * plan.unroll);

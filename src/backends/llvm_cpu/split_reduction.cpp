@@ -17,7 +17,7 @@ using llvm_common::Phase;
 
 namespace {
 
-constexpr int64_t kFewResults = 2048;       // more of them are work for several threads
+constexpr int64_t kFewResults = 16384;      // more of them are work for several threads
 constexpr int64_t kWorthSplitting = 65536;  // elements
 constexpr int64_t kManyRows = 64;           // enough to share among threads
 constexpr int64_t kMostParts = 64, kBestParts = 32;

@@ -75,6 +75,62 @@ TEST(Fusion, AChainWithBroadcastingIsOneKernel) {
   expect_equal(text, {torch::randn({6, 37}), torch::randn({37}), torch::randn({6, 1})});
 }
 
+// Branches begin apart and become one kernel where they meet.
+TEST(Fusion, BranchesThatMeetAreOneKernel) {
+  constexpr const char* text = R"(
+    graph g(%p: f32[300] user_input 0, %g: f32[300] user_input 1, %m: f32[300] user_input 2, %v: f32[300] user_input 3) {
+      %m0: f32[300] = aten.mul.Scalar(%m, 0.9)
+      %g0: f32[300] = aten.mul.Scalar(%g, 0.1)
+      %m1: f32[300] = aten.add.Tensor(%m0, %g0, alpha=1)
+      %v0: f32[300] = aten.mul.Scalar(%v, 0.999)
+      %g1: f32[300] = aten.mul.Tensor(%g, %g)
+      %v1: f32[300] = aten.add.Tensor(%v0, %g1, alpha=1)
+      %r: f32[300] = aten.sqrt(%v1)
+      %d: f32[300] = aten.div.Tensor(%m1, %r)
+      %p1: f32[300] = aten.sub.Tensor(%p, %d, alpha=1)
+      return %p1: output 0, %m1: output 1, %v1: output 2
+    })";
+  EXPECT_EQ(counts(text), (Counts{1, 0}));
+  const auto t = [] { return torch::rand({300}) + 0.1; };
+  expect_equal(text, {t(), t(), t(), t()});
+}
+
+// The gradient of a layer norm: what is normalised again joins the group that sums rows.
+TEST(Fusion, ABranchJoinsAGroupThatReduces) {
+  constexpr const char* text = R"(
+    graph g(%g: f32[6, 37] user_input 0, %x: f32[6, 37] user_input 1, %mean: f32[6, 1] user_input 2, %r: f32[6, 1] user_input 3, %w: f32[37] user_input 4) {
+      %c: f32[6, 37] = aten.sub.Tensor(%x, %mean, alpha=1)
+      %h: f32[6, 37] = aten.mul.Tensor(%c, %r)
+      %gw: f32[6, 37] = aten.mul.Tensor(%g, %w)
+      %s: f32[6, 1] = aten.sum.dim_IntList(%gw, [-1], true)
+      %gh: f32[6, 37] = aten.mul.Tensor(%gw, %h)
+      %t: f32[6, 1] = aten.sum.dim_IntList(%gh, [-1], true)
+      %a: f32[6, 37] = aten.sub.Tensor(%gw, %s, alpha=1)
+      %ht: f32[6, 37] = aten.mul.Tensor(%h, %t)
+      %b: f32[6, 37] = aten.sub.Tensor(%a, %ht, alpha=1)
+      %y: f32[6, 37] = aten.mul.Tensor(%b, %r)
+      return %y: output 0
+    })";
+  EXPECT_EQ(counts(text), (Counts{1, 0}));
+  expect_equal(text, {torch::randn({6, 37}), torch::randn({6, 37}), torch::randn({6, 1}),
+                      torch::randn({6, 1}), torch::randn({37})});
+}
+
+// A branch that libtorch reads before the meeting stays a kernel of its own: a path would leave
+// the group and come back.
+TEST(Fusion, ABranchWithAReaderInBetweenStaysApart) {
+  constexpr const char* text = R"(
+    graph g(%x: f32[8, 8] user_input 0, %y: f32[8, 8] user_input 1) {
+      %a: f32[8, 8] = aten.exp(%x)
+      %m: f32[8, 8] = aten.mm(%a, %y)
+      %b: f32[8, 8] = aten.sin(%m)
+      %c: f32[8, 8] = aten.add.Tensor(%b, %a, alpha=1)
+      return %c: output 0
+    })";
+  EXPECT_EQ(counts(text), (Counts{2, 1}));
+  expect_equal(text, {torch::randn({8, 8}), torch::randn({8, 8})});
+}
+
 TEST(Fusion, ASoftmaxIsOneKernel) {
   constexpr const char* text = R"(
     graph g(%x: f32[6, 37] user_input 0) {
