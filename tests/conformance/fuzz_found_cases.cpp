@@ -470,7 +470,7 @@ Category fuzz_found() {
                                         }));
            }},
           judged(
-              "argument and a strided view of it that a custom function has made, second order",
+              "argument and a strided view of it that a custom function has made",
               [] {
                 at::Tensor x = leaf({3, 2});
                 return Inputs{{x.slice(0, 1, 3)}, {x}};
@@ -480,7 +480,6 @@ Category fuzz_found() {
               },
               [] {
                 Settings settings;
-                settings.second_order = true;
                 settings.own_view_nodes = true;
                 return settings;
               }()),
