@@ -169,7 +169,6 @@ void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
       stand_in.group = static_cast<int64_t>(group->second);
       groups_[group->second].members.push_back(here);
     }
-    if (is_closed_over) view_histories_.note(real);
     if (stand_in.group < 0 && is_closed_over) borrow_counter(stand_in);
     share_counter(stand_in);
     if (stand_in.renews) renewing_.push_back(here);

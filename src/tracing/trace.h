@@ -6,7 +6,6 @@
 #include "tracing/group.h"
 #include "tracing/recording.h"
 #include "tracing/stand_in.h"
-#include "tracing/view_histories.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -121,7 +120,6 @@ class Trace {
   const KnownTensors known_;
   std::vector<std::string> names_;
   std::deque<StandIn> stand_ins_;
-  ViewHistories view_histories_;  // of real tensors, which the stand-ins hold
   std::vector<Group> groups_;
   std::unordered_map<const c10::TensorImpl*, size_t> group_of_;  // members, before their stand-ins
   const Retrace retrace_;
