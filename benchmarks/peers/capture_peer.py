@@ -14,23 +14,15 @@ import torch
 from functorch.compile import aot_function, default_partition
 from torch import nn
 
+from models import Block
 
-class Block(nn.Module):
-    def __init__(self, width, heads):
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
-    def forward(self, x):
-        batch, length, width = x.shape
-        split = lambda part: part.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
-        query, key, value = map(split, self.qkv(self.norm1(x)).split(width, 2))
+class PlainBlock(Block):
+    """Attention as two products and a softmax: more nodes to capture."""
+
+    def attend(self, query, key, value):
         weights = torch.softmax(torch.matmul(query, key.transpose(-2, -1)) * 0.125, -1)
-        x = x + self.out(torch.matmul(weights, value).transpose(1, 2).reshape(batch, length, width))
-        hidden = nn.functional.gelu(self.up(self.norm2(x)), approximate="tanh")
-        return x + self.down(hidden)
+        return torch.matmul(weights, value)
 
 
 class Captured(Exception):
@@ -75,7 +67,7 @@ def capture(model, parameters, x):
 def main():
     torch.manual_seed(0)
     blocks = int(sys.argv[1]) if len(sys.argv) > 1 else 12
-    model = nn.Sequential(*(Block(768, 12) for _ in range(blocks)))
+    model = nn.Sequential(*(PlainBlock(768, 12) for _ in range(blocks)))
     parameters = dict(model.named_parameters())
     x = torch.randn(2, 128, 768)
     for _ in sys.stdin:

@@ -38,9 +38,11 @@ class Block(nn.Module):
         batch, length, width = x.shape
         split = lambda part: part.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
         query, key, value = map(split, self.qkv(self.norm1(x)).split(width, 2))
-        seen = F.scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + self.out(seen.transpose(1, 2).reshape(batch, length, width))
+        x = x + self.out(self.attend(query, key, value).transpose(1, 2).reshape(batch, length, width))
         return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+    def attend(self, query, key, value):
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True)
 
 
 class Gpt(nn.Module):
