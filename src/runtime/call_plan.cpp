@@ -215,6 +215,7 @@ class Planner {
     const ir::Signature& signature = split_.signature;
     plan_.parts.resize(1);
     for (size_t i = 0; i < signature.tangents.size(); ++i) {
+      if (signature.tangents[i].part < 0) continue;
       const auto part = static_cast<size_t>(signature.tangents[i].part);
       if (plan_.parts.size() <= part) plan_.parts.resize(part + 1);
       plan_.parts[part].tangents.push_back(i);
