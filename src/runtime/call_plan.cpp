@@ -67,10 +67,13 @@ class Planner {
           TANDEM_CHECK(false, "lower", "unexpected forward output ", ir::to_string(output.role));
       }
     }
-    plan_.is_plain = is_plain();
-    if (plan_.is_plain) add_version_bumps();
     add_parts();
-    if (!plan_.is_plain) add_changes();
+    plan_.is_plain = is_plain() && (!split_.signature.training || plan_.has_plain_edges);
+    if (plan_.is_plain) {
+      add_version_bumps();
+    } else {
+      add_changes();
+    }
     for (const ir::TangentFacts& tangent : split_.signature.tangents) {
       plan_.tangent_strides.push_back(tangent_strides(*tangent.type));
     }
