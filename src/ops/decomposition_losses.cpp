@@ -17,9 +17,10 @@ Expr reduced(const OpCall& call, const Expr& loss) {
   return averages(call) ? total / static_cast<double>(loss.numel()) : total;
 }
 
-/// The factor of a loss that is a mean over `x`.
-double norm(const OpCall& call, const Expr& x) {
-  return averages(call) ? 1.0 / static_cast<double>(x.numel()) : 1.0;
+/// The factor of a mean. Eager's backward divides by the size of what it differentiates, even where
+/// that was broadcast to a larger one.
+double norm(const OpCall& call) {
+  return averages(call) ? 1.0 / static_cast<double>(call.tensor("self").numel()) : 1.0;
 }
 
 /// Of a loss that picks one class per row. An ignored row points to class 0 and is not valid.
@@ -74,7 +75,7 @@ Results huber_loss(const OpCall& call) {
 
 Results huber_loss_backward(const OpCall& call) {
   const Expr g = call.wide("grad_output"), x = call.wide("self") - call.wide("target");
-  const double delta = call.number("delta"), n = norm(call, x);
+  const double delta = call.number("delta"), n = norm(call);
   const Expr beyond = g * n * delta;
   return {where(x < -delta, -beyond, where(x > delta, beyond, x * n * g))};
 }
@@ -86,7 +87,7 @@ Results mse_loss(const OpCall& call) {
 
 Results mse_loss_backward(const OpCall& call) {
   const Expr error = call.wide("self") - call.wide("target");
-  return {error * (2 * norm(call, error)) * call.wide("grad_output")};
+  return {error * (2 * norm(call)) * call.wide("grad_output")};
 }
 
 Results nll_loss(const OpCall& call) {
@@ -126,7 +127,7 @@ Results smooth_l1_loss(const OpCall& call) {
 
 Results smooth_l1_loss_backward(const OpCall& call) {
   const Expr g = call.wide("grad_output"), x = call.wide("self") - call.wide("target");
-  const double beta = call.number("beta"), n = norm(call, x);
+  const double beta = call.number("beta"), n = norm(call);
   return {where(x <= -beta, g * -n, where(x >= beta, g * n, x * n * g / beta))};
 }
 

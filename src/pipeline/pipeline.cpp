@@ -11,6 +11,7 @@
 #include "passes/remove_dead_nodes.h"
 #include "pipeline/options.h"
 #include "runtime/gradient_call.h"
+#include "runtime/primals.h"
 #include "signature/read_signature.h"
 #include "tracing/ambient.h"
 #include "tracing/trace.h"
@@ -224,6 +225,7 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
   Captured captured = capture(*program, arguments, options, log);
   counts = captured.counts;
   if (program->is_derived()) *program->derived_traces += counts.traces;
+  const std::vector<bool> come_from = runtime::gradients_come_from(captured.joint.graph);
   run_passes(captured.joint.graph, chosen_decompositions(options), options.rounding, log);
   if (program->is_derived()) drop_happened(captured.joint.graph, captured.run.happened);
   Split split = cut(captured.joint, options, log);
@@ -232,6 +234,7 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
   runtime::Higher higher;
   if (options.higher_order && split.signature.training) {
     higher.make = derive(program, options, switches, captured.run.fingerprint);
+    higher.gradients_come_from = come_from;
     higher.argument_count = arguments.tensors.size();
     higher.argument_constants.assign(arguments.constants.begin(), arguments.constants.end());
   }

@@ -52,11 +52,12 @@ EntryState::EntryState(Joint joint, Split split, std::shared_ptr<Backend> backen
       argument_constants_(std::move(higher.argument_constants)) {
   forward_ = backend->compile(split_.forward, forward_context(split_, liberties));
   if (split_.signature.training) {
-    backward_ = std::make_unique<BackwardKernels>(split_.backward, backward_context(split_, liberties),
-                                                  std::move(backend), split_.signature.effects);
+    backward_ =
+        std::make_unique<BackwardKernels>(split_.backward, backward_context(split_, liberties),
+                                          std::move(backend), split_.signature.effects);
     compile_parts();
     if (gradients_.can_make()) {
-      primals_ = make_primal_plan(joint_, split_, plan_);
+      primals_ = make_primal_plan(joint_, split_, plan_, higher.gradients_come_from);
       keeps_primals_ = true;
       takes_snapshot_ = primals_.needs_snapshot();
     }

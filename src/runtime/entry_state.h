@@ -22,6 +22,7 @@ struct Higher {
   GradientFunctions::Make make;
   size_t argument_count = 0;  // tensors among the arguments, undefined ones included
   std::vector<detail::Constant> argument_constants{};
+  std::vector<bool> gradients_come_from{};  // by input, in the graph as recorded
 };
 
 /// What the caller lets a backend do otherwise than eager.

@@ -32,8 +32,11 @@ bool is_passed_along(const ir::Node& node, size_t operand, const std::vector<boo
          !needed[static_cast<size_t>(node.results()[operand])];
 }
 
+/// Draws are made again whether a gradient depends on them or not: others come after them.
+enum class Draws : uint8_t { Count, DoNotCount };
+
 /// Inputs of the joint graph that computing the gradients again will read, by position.
-std::vector<bool> read_by_gradients(const ir::Graph& joint) {
+std::vector<bool> read_by_gradients(const ir::Graph& joint, Draws count_draws) {
   std::vector<bool> needed(joint.value_limit());
   for (const ir::Output& output : joint.outputs()) {
     if (output.role.role == ir::Role::Grad && output.value != ir::kNoValue)
@@ -42,8 +45,8 @@ std::vector<bool> read_by_gradients(const ir::Graph& joint) {
   std::vector<const ir::Node*> nodes;
   joint.for_each_node([&](const ir::Node& node) { nodes.push_back(&node); });
   for (const ir::Node* node : nodes | std::views::reverse) {
-    // Draws are made again whether a gradient depends on them or not: others come after them.
-    const bool draws = node->kind() == ir::NodeKind::Op && !ops::info(node->op()).removable();
+    const bool draws = count_draws == Draws::Count && node->kind() == ir::NodeKind::Op &&
+                       !ops::info(node->op()).removable();
     const bool any = draws || std::ranges::any_of(node->results(), [&](ir::ValueId id) {
                        return id != ir::kNoValue && needed[static_cast<size_t>(id)];
                      });
@@ -193,9 +196,16 @@ void hold(size_t input, const CallPlan& call, int64_t lifted_count, PrimalPlan& 
 
 }  // namespace
 
-PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const CallPlan& call) {
+std::vector<bool> gradients_come_from(const ir::Graph& recorded) {
+  return read_by_gradients(recorded, Draws::DoNotCount);
+}
+
+PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const CallPlan& call,
+                            const std::vector<bool>& recorded) {
   const ir::Signature& signature = split.signature;
-  const std::vector<bool> reads = read_by_gradients(joint);
+  std::vector<bool> reads = read_by_gradients(joint, Draws::Count);
+  for (size_t i = 0; i < signature.inputs.size(); ++i)
+    reads[i] = reads[i] || (recorded[i] && signature.inputs[i].requires_grad);
   PrimalPlan plan;
   for (size_t i = 0; i < signature.groups.size(); ++i) {
     if (is_written(signature, static_cast<int64_t>(i))) plan.groups.push_back(i);

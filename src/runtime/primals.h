@@ -47,7 +47,13 @@ struct PrimalPlan {
   }
 };
 
-PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const CallPlan& call);
+/// Which inputs of a joint graph, as it was recorded, its gradients are computed from. A
+/// decomposition may leave out one whose derivative is zero; eager's gradient in it is defined.
+std::vector<bool> gradients_come_from(const ir::Graph& recorded);
+
+/// `recorded`: what that says of the graph before any pass.
+PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const CallPlan& call,
+                            const std::vector<bool>& recorded);
 
 /// What of that must be taken before the kernels run.
 struct Snapshot {

@@ -550,6 +550,32 @@ Category fuzz_found() {
                  }),
                  settings);
            }},
+          judged(
+              "second gradient of a triangular factor's function", leaves({{2}}),
+              [](Tensors& a) -> Tensors {
+                const at::Tensor x = a[0].repeat({2}).view({2, 2});
+                const at::Tensor eye = at::eye(2, x.options().requires_grad(false));
+                return {x, at::gelu(at::linalg_cholesky(x.mm(x.t()) + 2 * eye))};
+              },
+              [] {
+                Settings settings;
+                settings.sums_may_round = true;
+                return settings;
+              }()),
+          judged("second gradient that vanishes, of a loss that picks one class", leaves({{2, 2}}),
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor x = a[0].flatten().slice(0, 0, 3).view({1, 3});
+                   return {at::nll_loss(x, at::zeros({1}, at::kLong))};
+                 }),
+          judged("mean of losses of a broadcast argument", leaves({{2, 3}, {1, 3}}),
+                 [](Tensors& a) -> Tensors {
+                   return {at::mse_loss(a[0], a[1]), at::mse_loss(a[1], a[0]),
+                           at::huber_loss(a[1], a[0]), at::smooth_l1_loss(a[1], a[0])};
+                 }),
+          judged("magnitude that is cut off at zero", leaves({{7}}),
+                 [](Tensors& a) -> Tensors { return {a[0].abs().relu()}; }),
+          judged("number less a function that is left to libtorch", leaves({{2}, {2}}),
+                 [](Tensors& a) -> Tensors { return {a[1] * (2.0 - (a[0].abs() + 1).digamma())}; }),
           judged("sum with a derivative that vanishes, of other strides", leaves({{2, 2}}),
                  [](Tensors& a) -> Tensors {
                    const at::Tensor x = a[0].flatten().repeat({2}).slice(0, 0, 6);

@@ -1,5 +1,7 @@
 #include "backends/llvm_common/extract_group.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
+
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -50,6 +52,17 @@ class Extractor {
     return made;
   }
 
+  /// What is made of nothing reads the sizes of its operand only: nobody waits until that is made.
+  ir::ValueId space_like(ir::ValueId id) {
+    const ir::TypePtr& type = graph_.value(id).tensor_type();
+    static const c10::OperatorHandle op =
+        c10::Dispatcher::singleton().findSchemaOrThrow("aten::empty_strided", "");
+    ir::OpSpec spec{.op = op};
+    spec.operands = {type->sizes, type->strides, type->dtype, type->layout, type->device, {}};
+    spec.results.emplace_back(type);
+    return out_.graph.add_op(std::move(spec)).results()[0];
+  }
+
   void copy(const ir::Node& node) {
     if (!copied_.insert(node.id()).second) return;
     if (node.kind() == ir::NodeKind::Constant) {
@@ -57,8 +70,11 @@ class Extractor {
       return;
     }
     ir::OpSpec spec{.op = node.op(), .shape = node.result_shape(), .location = node.location()};
+    const bool from_nothing = plan_.source[static_cast<size_t>(node.id())] != nullptr;
     for (const ir::Operand& operand : node.operands()) {
-      if (const auto* id = operand.get_if<ir::ValueId>()) {
+      if (const auto* id = operand.get_if<ir::ValueId>(); id && from_nothing) {
+        spec.operands.emplace_back(space_like(*id));
+      } else if (id != nullptr) {
         spec.operands.emplace_back(take(*id));
       } else if (const auto* ids = operand.get_if<ir::Operand::Values>()) {
         ir::Operand::Values values;

@@ -283,7 +283,7 @@ class Fuser {
                            [&](int32_t loop) { return !is_reduced(loop); });
       if (!group.has_reduction || covered != kept) return false;
     }
-    for (const Reading& reading : reads) absorb(index, reading, *loops, needed);
+    for (const Reading& reading : reads) absorb(index, reading, reads, *loops, needed);
     group.level = needed;
     commit(index, call, member, *loops, reads);
     return true;
@@ -291,7 +291,8 @@ class Fuser {
 
   /// A node that reads two groups makes one of them, if the other is pointwise work on the same
   /// space that nobody has read yet: levels then say that no path leads from one to the other.
-  void absorb(int32_t index, const Reading& reading, const DimLoops& loops, int32_t needed) {
+  void absorb(int32_t index, const Reading& reading, const std::vector<Reading>& reads,
+              const DimLoops& loops, int32_t needed) {
     const int32_t other = group_of(reading.value);  // of a view: none
     if (reading.memory || other < 0 || other == index) return;
     Group& from = plan_.groups[static_cast<size_t>(other)];
@@ -303,13 +304,22 @@ class Fuser {
     if (type_of(graph_, reading.value).static_sizes() != into.shape ||
         loops.size() != into.shape.size())
       return;
+    // What the node reads of it, the value itself among them, as it is computed there: perhaps
+    // through a transposing view, so that the loops the group began with say nothing.
+    std::vector<std::pair<ir::ValueId, DimLoops>> theirs;
+    for (const Reading& read : reads) {
+      if (group_of(root(read.value)) != other) continue;
+      std::optional<DimLoops> known = loops_of(from, read.value);
+      if (read.memory || !known.has_value() || known->size() > loops.size()) return;
+      theirs.emplace_back(read.value, *std::move(known));
+    }
     std::unordered_map<int32_t, Loops> renamed;
     for (size_t d = 0; d < loops.size(); ++d) {
       if (into.shape[d] == 1) continue;
       if (!into.shape_loops[d].has_value() || !loops[d].has_value() ||
           !into.space.same(*loops[d], *into.shape_loops[d]))
         return;
-      const Loops leaf = from.space.resolve(*from.shape_loops[d]);
+      const Loops leaf = from.space.resolve(*from.loops.at(reading.value)[d]);
       if (leaf.size() != 1) return;
       renamed.emplace(leaf[0], *into.shape_loops[d]);
     }
@@ -326,6 +336,15 @@ class Fuser {
       }
       return out;
     };
+    // All of it has to be wanted at the index at which it is computed.
+    for (const auto& [id, known] : theirs) {
+      const ir::TensorType& type = type_of(graph_, id);
+      const DimLoops there = rename(known), here = broadcast_loops(loops, type);
+      for (size_t d = 0; d < here.size(); ++d) {
+        if (type.sizes[d].value() == 1 || !there[d].has_value()) continue;
+        if (!into.space.same(*there[d], *here[d])) return;
+      }
+    }
     for (Member& member : from.members) {
       member.loops = rename(member.loops);
       member.inner = into.has_reduction;

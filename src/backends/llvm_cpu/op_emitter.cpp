@@ -162,7 +162,10 @@ Value* OpEmitter::unary_float(LoopOp op, Value* x) {
     case LoopOp::Neg:
       return b_.CreateFNeg(x);
     case LoopOp::Abs:
-      return b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+      // InstCombine of LLVM 19 takes |x| > 0, joined with a test for NaN, for x > 0. It does not
+      // look through a fence, which is no instruction in the end.
+      return b_.CreateUnaryIntrinsic(llvm::Intrinsic::arithmetic_fence,
+                                     b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x));
     case LoopOp::Sign: {
       Value* zero = number(x, 0);
       Value* positive = b_.CreateSelect(b_.CreateFCmpOGT(x, zero), number(x, 1), zero);

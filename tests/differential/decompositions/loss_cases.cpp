@@ -31,6 +31,11 @@ Arguments loss_backward(Draw& draw) {
   return {gradient(draw, input, reduction), input, target, reduction};
 }
 
+/// Of an input that was broadcast to its target: eager divides a mean by the input's size.
+Arguments broadcast_backward(Draw& draw) {
+  return {draw.normal({}), draw.normal({1, 5}), draw.normal({4, 5}), int64_t{1}};
+}
+
 auto with(Arguments (*arguments)(Draw&), double number) {
   return [=](Draw& draw) {
     Arguments args = arguments(draw);
@@ -116,12 +121,14 @@ std::vector<DecompositionCase> loss_cases() {
       {"huber_loss", with(loss<2>, 2.0)},
       {"huber_loss_backward", with(loss_backward<0>, 0.5)},
       {"huber_loss_backward", with(loss_backward<1>, 0.5)},
+      {"huber_loss_backward", with(broadcast_backward, 0.5)},
       {"mse_loss", loss<0>},
       {"mse_loss", loss<1>},
       {"mse_loss", loss<2>},
       {"mse_loss_backward", loss_backward<0>},
       {"mse_loss_backward", loss_backward<1>},
       {"mse_loss_backward", loss_backward<2>},
+      {"mse_loss_backward", broadcast_backward},
       {"nll_loss2d_backward", [](Draw& d) { return nll_backward(d, pictures(d), true); }},
       {"nll_loss2d_forward", [](Draw& d) { return nll(pictures(d)); }, true, {1}},
       {"nll_loss_backward", [](Draw& d) { return nll_backward(d, rows(d), false); }},
@@ -131,6 +138,7 @@ std::vector<DecompositionCase> loss_cases() {
       {"smooth_l1_loss", with(loss<2>, 0.0)},
       {"smooth_l1_loss_backward", with(loss_backward<0>, 0.5)},
       {"smooth_l1_loss_backward", with(loss_backward<1>, 0.5)},
+      {"smooth_l1_loss_backward", with(broadcast_backward, 0.5)},
   };
 }
 

@@ -131,6 +131,37 @@ TEST(Fusion, ABranchWithAReaderInBetweenStaysApart) {
   expect_equal(text, {torch::randn({8, 8}), torch::randn({8, 8})});
 }
 
+// A group that computes its last value through a transposing view brings that value's loops, not
+// those of its first node, into the group that takes it.
+TEST(Fusion, ABranchThroughATransposeIsReadAtItsOwnIndex) {
+  constexpr const char* text = R"(
+    graph g(%x: f32[19, 19] user_input 0, %y: f32[19, 19] user_input 1) {
+      %n: f32[19, 19] = aten.neg(%x)
+      %t: f32[19, 19] (1, 19) = aten.t(%n)
+      %a: f32[19, 19] (1, 19) = aten.mul.Scalar(%t, 2)
+      %b: f32[19, 19] = aten.exp(%y)
+      %s: f32[19, 19] = aten.add.Tensor(%b, %a, alpha=1)
+      return %s: output 0
+    })";
+  EXPECT_EQ(counts(text), (Counts{1, 0}));
+  expect_equal(text, {torch::randn({19, 19}), torch::randn({19, 19})});
+}
+
+// One index per value: a node that wants a value at two of them reads it from memory.
+TEST(Fusion, ABranchReadAtTwoIndicesStaysApart) {
+  constexpr const char* text = R"(
+    graph g(%x: f32[19, 19] user_input 0, %y: f32[19, 19] user_input 1) {
+      %n: f32[19, 19] = aten.neg(%x)
+      %t: f32[19, 19] (1, 19) = aten.t(%n)
+      %b: f32[19, 19] = aten.exp(%y)
+      %c: bool[19, 19] = aten.gt.Scalar(%b, 1)
+      %w: f32[19, 19] = aten.where.self(%c, %n, %t)
+      return %w: output 0
+    })";
+  EXPECT_EQ(counts(text), (Counts{2, 0}));
+  expect_equal(text, {torch::randn({19, 19}), torch::randn({19, 19})});
+}
+
 TEST(Fusion, ASoftmaxIsOneKernel) {
   constexpr const char* text = R"(
     graph g(%x: f32[6, 37] user_input 0) {

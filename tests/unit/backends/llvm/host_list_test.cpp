@@ -88,6 +88,25 @@ TEST(LlvmBackend, WhatCannotBeGeneratedRunsInEagerAndIsReported) {
       << compiled->report();
 }
 
+// What is made of nothing has an operand for its sizes, which is there only after the kernel.
+TEST(LlvmBackend, ANumberOfTheShapeOfAKernelsOwnValueRunsInEager) {
+  const ir::Graph graph = ir::parse(R"(
+    graph g(%x: f32[3] user_input 0) {
+      %m: f32[3] = aten.neg(%x)
+      %e: f32[3] = aten.empty_like(%m)
+      %f: f32[3] = aten.fill.Scalar(%e, 2.0)
+      %s: f32[3] = aten.sub.Tensor(%f, %m, alpha=1)
+      return %s: output 0
+    })");
+  const std::shared_ptr<Backend> refusing =
+      make_backend(std::make_shared<Refusing>(), eager::make_backend());
+  const Tensor x = torch::randn({3});
+  for (const std::shared_ptr<Backend>& engine : {refusing, backend("llvm")}) {
+    std::vector<Tensor> given = {x};
+    EXPECT_TRUE(engine->compile(graph, {})->run(given)[0].equal(2.0 + x));
+  }
+}
+
 /// Kernels whose best run took a microsecond, on a machine that copies 1 GiB a second.
 class Timed final : public KernelCompiler {
  public:

@@ -202,6 +202,26 @@ TEST(CpuKernel, MaximaKeepNan) {
                       Values::Anything, 0);
 }
 
+// LLVM 19 would make x > 0 of |x| > 0 where the comparison is joined with one for NaN.
+TEST(CpuKernel, AMagnitudeIsComparedAsAMagnitude) {
+  for (const char* dtype : {"f32", "f64"}) {
+    expect_as_reference(replaced(R"(kernel k {
+      in x: $[67]
+      out y: $[67]
+      kept i: 67
+      outer {
+        v0: $ = load x[i]
+        v1: $ = abs v0
+        v2: $ = constant 0
+        v3: $ = max v1, v2
+        store y[i], v3
+      }
+    })",
+                                 "$", dtype),
+                        Values::Anything, 0);
+  }
+}
+
 TEST(CpuKernel, ArgmaxTakesTheFirstOfEquals) {
   for (const char* shape : {"100*i + j", "i + 13*j"}) {
     for (const char* values : {"whole", "any"}) {
