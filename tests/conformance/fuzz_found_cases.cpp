@@ -157,6 +157,17 @@ Settings raising_in_backward(const char* words) {
   return settings;
 }
 
+/// For what a libtorch may know and an earlier one did not.
+Settings raising_what_eager_raises(void (*body)()) {
+  Settings settings;
+  try {
+    body();
+  } catch (const c10::Error& error) {
+    settings.raises = error.what_without_backtrace();
+  }
+  return settings;
+}
+
 Settings refused_with(const char* words) {
   Settings settings;
   settings.refused = words;
@@ -587,6 +598,13 @@ Category fuzz_found() {
                  },
                  settings);
            }},
+          judged(
+              "trace of a bfloat16 matrix that nobody reads", leaves({{1, 1}}),
+              [](Tensors& a) -> Tensors {
+                a[0].to(at::kBFloat16).trace();
+                return {a[0] * 2};
+              },
+              raising_what_eager_raises([] { at::ones({1, 1}, at::kBFloat16).trace(); })),
           judged("sum with a derivative that vanishes, of other strides", leaves({{2, 2}}),
                  [](Tensors& a) -> Tensors {
                    const at::Tensor x = a[0].flatten().repeat({2}).slice(0, 0, 6);
