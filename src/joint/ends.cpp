@@ -6,6 +6,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 
 namespace tandem::joint {
 namespace {
@@ -16,12 +18,47 @@ using tracing::StandIn;
 
 autograd::Edge edge_now(const at::Tensor& tensor) { return autograd::impl::gradient_edge(tensor); }
 
+/// The nodes between the roots and the targets, which are what the engine runs.
+std::unordered_set<autograd::Node*> nodes_between(const std::vector<Root>& roots,
+                                                  const std::deque<Target>& targets) {
+  std::unordered_map<autograd::Node*, std::vector<autograd::Node*>> parents;
+  std::vector<autograd::Node*> open;
+  for (const Root& root : roots) {
+    if (parents.try_emplace(root.edge.function.get()).second)
+      open.push_back(root.edge.function.get());
+  }
+  while (!open.empty()) {
+    autograd::Node* node = open.back();
+    open.pop_back();
+    for (const autograd::Edge& edge : node->next_edges()) {
+      if (!edge.is_valid()) continue;
+      const auto [at, is_new] = parents.try_emplace(edge.function.get());
+      at->second.push_back(node);
+      if (is_new) open.push_back(at->first);
+    }
+  }
+  std::unordered_set<autograd::Node*> between;
+  for (const Target& target : targets) {
+    autograd::Node* node = target.edge.function.get();
+    if (parents.contains(node) && between.insert(node).second) open.push_back(node);
+  }
+  while (!open.empty()) {
+    autograd::Node* node = open.back();
+    open.pop_back();
+    for (autograd::Node* parent : parents.at(node)) {
+      if (between.insert(parent).second) open.push_back(parent);
+    }
+  }
+  return between;
+}
+
 }  // namespace
 
 Ends::Ends(const tracing::Trace& trace, const signature::Reading& reading)
     : trace_(trace), reading_(reading), order_(signature::calling_order(trace)) {
   add_roots();
   add_targets();
+  set_apart_dead_ends();
 }
 
 void Ends::add_root(Place place, const at::Tensor& of, int64_t part) {
@@ -117,6 +154,17 @@ void Ends::add_renewed(const StandIn& one, size_t index) {
     const bool after =
         kept && k + 1 == one.renewed.size() && !reading_.signature.inputs[index].history_changed;
     add_target(Place::Of::Input, index, after, edge, false);
+  }
+}
+
+/// Results whose history ends inside, at a leaf that the function made and dropped. Were they
+/// results of the call's node, autograd would come through them on its way to the inputs, and run
+/// what the caller has done with them, which eager does not.
+void Ends::set_apart_dead_ends() {
+  if (std::ranges::none_of(roots_, [](const Root& root) { return root.part == 0; })) return;
+  const std::unordered_set<autograd::Node*> between = nodes_between(roots_, targets_);
+  for (Root& root : roots_) {
+    if (root.part == 0 && !between.contains(root.edge.function.get())) root.part = -1;
   }
 }
 

@@ -45,6 +45,7 @@ class Ends {
  private:
   void add_roots();
   void add_targets();
+  void set_apart_dead_ends();
   void add_renewed(const tracing::StandIn& one, size_t index);
   void add_root(ir::Place place, const at::Tensor& of, int64_t part);
   void add_target(ir::Place::Of of, size_t index, bool after, const torch::autograd::Edge& edge,

@@ -46,6 +46,12 @@ bool leads_to_parameters(const autograd::edge_list& edges, const CallPlan& plan,
 
 }  // namespace
 
+autograd::Edge dead_end_of(const at::Tensor& result) {
+  auto node = libtorch::make_node<DeadEnd>();
+  const uint32_t number = node->add_input_metadata(result);
+  return autograd::Edge(std::move(node), number);
+}
+
 void CallNode::connect_inputs(std::span<const at::Tensor> inputs) {
   const CallPlan& plan = entry_->plan();
   const auto edge_to = [&](size_t i) {
@@ -87,6 +93,10 @@ void CallNode::connect_results(std::span<at::Tensor> results) {
   const auto self = getptr();
   for (const ir::TangentFacts& tangent : entry_->signature().tangents) {
     at::Tensor& result = results[static_cast<size_t>(tangent.place.index)];
+    if (tangent.part < 0) [[unlikely]] {
+      autograd::impl::set_gradient_edge(result, dead_end_of(result));
+      continue;
+    }
     const uint32_t number = add_input_metadata(result);
     autograd::impl::set_gradient_edge(result, autograd::Edge(self, number));
   }

@@ -10,6 +10,14 @@
 
 namespace tandem::runtime {
 
+/// The history of a result from which no gradient reaches an input.
+struct DeadEnd : torch::autograd::Node {
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {}; }
+  std::string name() const override { return "TandemBackward"; }
+};
+/// An edge to a new one.
+torch::autograd::Edge dead_end_of(const at::Tensor& result);
+
 /// An autograd node of one call: holds what the forward saved and runs the compiled backward. One
 /// for the results, and one for each argument or group that the call rewrites.
 ///

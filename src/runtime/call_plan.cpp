@@ -67,10 +67,13 @@ class Planner {
           TANDEM_CHECK(false, "lower", "unexpected forward output ", ir::to_string(output.role));
       }
     }
-    plan_.is_plain = is_plain();
-    if (plan_.is_plain) add_version_bumps();
     add_parts();
-    if (!plan_.is_plain) add_changes();
+    plan_.is_plain = is_plain() && (!split_.signature.training || plan_.has_plain_edges);
+    if (plan_.is_plain) {
+      add_version_bumps();
+    } else {
+      add_changes();
+    }
     for (const ir::TangentFacts& tangent : split_.signature.tangents) {
       plan_.tangent_strides.push_back(tangent_strides(*tangent.type));
     }
@@ -215,6 +218,7 @@ class Planner {
     const ir::Signature& signature = split_.signature;
     plan_.parts.resize(1);
     for (size_t i = 0; i < signature.tangents.size(); ++i) {
+      if (signature.tangents[i].part < 0) continue;
       const auto part = static_cast<size_t>(signature.tangents[i].part);
       if (plan_.parts.size() <= part) plan_.parts.resize(part + 1);
       plan_.parts[part].tangents.push_back(i);

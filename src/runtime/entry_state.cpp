@@ -67,7 +67,7 @@ EntryState::EntryState(Joint joint, Split split, std::shared_ptr<Backend> backen
 /// The backward never compiles for the first time when it runs: each node of a call meets its own
 /// tangents first.
 void EntryState::compile_parts() {
-  if (plan_.parts.size() == 1) return;
+  if (plan_.parts[0].tangents.size() == split_.signature.tangents.size()) return;
   for (const CallPlan::Part& part : plan_.parts) {
     std::vector<bool> defined(split_.signature.tangents.size());
     for (size_t tangent : part.tangents) defined[tangent] = true;

@@ -311,6 +311,11 @@ void Epilogue::finish_results() {
     const Edge edge(nodes_[0], static_cast<uint32_t>(slot));
     if (tensor_at(place).defined()) autograd::impl::set_gradient_edge(tensor_at(place), edge);
   }
+  for (const ir::TangentFacts& tangent : signature_.tangents) {
+    if (tangent.part < 0 && tensor_at(tangent.place).defined())
+      autograd::impl::set_gradient_edge(tensor_at(tangent.place),
+                                        dead_end_of(tensor_at(tangent.place)));
+  }
   keep_written_handles(plan_, inputs_, outputs_);
   if (snapshot_) node.kept().keep(*std::move(snapshot_));
   node.kept().save(*entry_, inputs_.first(signature_.inputs.size()), outputs_, results_, bases_);
@@ -376,28 +381,39 @@ void Epilogue::replay_views() {
   }
 }
 
+/// The slot of the results' node that is a result's, or an end of its own.
+Epilogue::Edge Epilogue::history_of(int64_t output) const {
+  const Place place{Place::Of::Output, output};
+  const std::vector<size_t>& tangents = plan_.parts[0].tangents;
+  for (size_t slot = 0; slot < tangents.size(); ++slot) {
+    if (signature_.tangents[tangents[slot]].place == place)
+      return Edge(nodes_[0], static_cast<uint32_t>(slot));
+  }
+  return std::ranges::find(signature_.tangents, place, &ir::TangentFacts::place) ==
+                 signature_.tangents.end()
+             ? Edge()
+             : dead_end_of(tensor_at(place));
+}
+
 /// What a custom function made of an input is a view of it, but has the function's history, and
 /// eager refuses to write it for that reason.
 void Epilogue::give_own_history(int64_t output) {
   at::Tensor& result = results_[static_cast<size_t>(output)];
-  const std::vector<size_t>& tangents = plan_.parts[0].tangents;
-  for (size_t slot = 0; slot < tangents.size(); ++slot) {
-    if (!(signature_.tangents[tangents[slot]].place == Place{Place::Of::Output, output})) continue;
-    Edge edge(nodes_[0], static_cast<uint32_t>(slot));
-    if (signature_.outputs[static_cast<size_t>(output)].of_custom_function) {
-      if (result.is_view()) {
-        autograd::impl::get_view_autograd_meta(result)->set_creation_meta(
-            autograd::CreationMeta::IN_CUSTOM_FUNCTION);
-      }
-    } else {
-      // A view that may be written has to be the only result of its node.
-      auto only = libtorch::make_node<ViewResult>();
-      only->add_next_edge(std::move(edge));
-      only->add_input_metadata(result);
-      edge = Edge(std::move(only), 0);
+  Edge edge = history_of(output);
+  if (!edge.is_valid()) return;
+  if (signature_.outputs[static_cast<size_t>(output)].of_custom_function) {
+    if (result.is_view()) {
+      autograd::impl::get_view_autograd_meta(result)->set_creation_meta(
+          autograd::CreationMeta::IN_CUSTOM_FUNCTION);
     }
-    autograd::impl::set_gradient_edge(result, std::move(edge));
+  } else {
+    // A view that may be written has to be the only result of its node.
+    auto only = libtorch::make_node<ViewResult>();
+    only->add_next_edge(std::move(edge));
+    only->add_input_metadata(result);
+    edge = Edge(std::move(only), 0);
   }
+  autograd::impl::set_gradient_edge(result, std::move(edge));
 }
 
 }  // namespace tandem::runtime

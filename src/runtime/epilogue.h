@@ -44,6 +44,7 @@ class Epilogue {
   void replay_early();
   void replay_views();
   void renew_views() const;
+  Edge history_of(int64_t output) const;
   void give_own_history(int64_t output);
   void change(const CallPlan::Change& change);
   void write_input(const CallPlan::Change& change, const at::Tensor& input,

@@ -141,8 +141,12 @@ void KeptValues::require_unspent(const EntryState& entry, const std::vector<bool
 /// has saved nothing.
 void KeptValues::spend(const EntryState& entry, const std::vector<bool>& defined,
                        const Backward& backward) {
-  const auto all = [](const std::vector<bool>& flags) {
-    return std::find(flags.begin(), flags.end(), false) == flags.end();
+  const auto& tangents = entry.signature().tangents;
+  const auto all = [&](const std::vector<bool>& flags) {
+    for (size_t i = 0; i < flags.size(); ++i) {
+      if (!flags[i] && tangents[i].part >= 0) return false;
+    }
+    return true;
   };
   const bool reads =
       std::find(backward.reads.begin(), backward.reads.end(), true) != backward.reads.end();

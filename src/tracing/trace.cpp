@@ -208,6 +208,10 @@ void Trace::share_counter(StandIn& stand_in) {
     if (!same(earlier.tensor, stand_in.tensor)) {
       stand_in.tensor.unsafeGetTensorImpl()->set_version_counter(
           earlier.tensor.unsafeGetTensorImpl()->version_counter());
+      // Its history was made for what the counter says now: the real one may have moved before.
+      auto* view = torch::autograd::impl::get_view_autograd_meta(stand_in.tensor);
+      if (view != nullptr && view->has_bw_view())
+        view->set_attr_version(version_of(earlier.tensor));
     }
     stand_in.version = stand_in.edge_version = version_of(stand_in.tensor);
     return;

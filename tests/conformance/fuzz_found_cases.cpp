@@ -109,6 +109,32 @@ MakeProgram closing_over(std::function<at::Tensor()> make,
   };
 }
 
+/// A function of a closed-over tensor that was written before, and of a view of it.
+MakeProgram closing_over_with_view(
+    std::function<Tensors(const at::Tensor&, const at::Tensor&)> function) {
+  return [=] {
+    const at::Tensor leaf = torch::randn({3}).requires_grad_();
+    const at::Tensor base = (leaf * 1.5).add_(1), view = base.view({3, 1});
+    return Program{[=] {
+                     Inputs inputs{{torch::randn({2})}, {leaf}, {base, view}};
+                     return inputs;
+                   },
+                   [=](Tensors&) { return function(base, view); }};
+  };
+}
+
+/// The caller goes on with a result whose history ends inside. Its saved tensor is overwritten, but
+/// a gradient in an argument does not lead there.
+Settings going_on_from_the_last() {
+  Settings settings;
+  settings.further = [](const Tensors&, const Tensors& results) -> Tensors {
+    const at::Tensor result = results.back();
+    const at::Tensor y = at::silu(result);
+    return {y, result.tanh_()};
+  };
+  return settings;
+}
+
 void view_without_grad_gets_history(Session& session) {
   session.judge(
       [] {
@@ -483,6 +509,47 @@ Category fuzz_found() {
                 settings.own_view_nodes = true;
                 return settings;
               }()),
+          judged(
+              "result of a leaf made inside, written further on", leaves({{3}}),
+              [](Tensors& a) -> Tensors {
+                return {a[0] * 2, a[0].detach().requires_grad_().exp()};
+              },
+              going_on_from_the_last()),
+          judged(
+              "view of what a leaf made inside leads to, beside a written argument",
+              non_leaves({{3}}),
+              [](Tensors& a) -> Tensors {
+                const at::Tensor inner = a[0].detach().clone().requires_grad_();
+                a[0].mul_(2);
+                return {a[0].exp(), (inner * 2).narrow(0, 0, 2)};
+              },
+              going_on_from_the_last()),
+          judged(
+              "results that lead to no argument, all of them", leaves({{3}}),
+              [](Tensors& a) -> Tensors {
+                const at::Tensor inner = a[0].detach().requires_grad_();
+                return {inner * 2, inner.exp()};
+              },
+              going_on_from_the_last()),
+          {"closed-over view and its base, which was written before the trace",
+           [](Session& session) {
+             session.judge(
+                 closing_over_with_view([](const at::Tensor& base, const at::Tensor& view) {
+                   const at::Tensor before = base.squeeze();
+                   return Tensors{view.sinh(), base};
+                 }));
+           }},
+          {"closed-over view to a custom function after a write of its base",
+           [](Session& session) {
+             Settings settings = refused_with("that the function has written before");
+             settings.views_may_renew = true;
+             session.judge(
+                 closing_over_with_view([](const at::Tensor& base, const at::Tensor& view) {
+                   base.detach().mul_(2);
+                   return Tensors{Product::apply(view, view)};
+                 }),
+                 settings);
+           }},
           judged(
               "second gradient of a triangular factor's function", leaves({{2}}),
               [](Tensors& a) -> Tensors {

@@ -79,14 +79,30 @@ BeforeMap look_before(const Inputs& inputs) {
   return before;
 }
 
+/// Whether a view has the history that libtorch gives it after a write, and its base the one that
+/// it had.
+bool is_renewed(const at::Tensor& tensor, const BeforeMap& before) {
+  if (!tensor.is_view() || tensor.grad_fn() == nullptr ||
+      tensor.grad_fn()->name() != "AsStridedBackward0") {
+    return false;
+  }
+  const at::Tensor base(tensor._base());
+  const auto was = before.find(base.unsafeGetTensorImpl());
+  return was != before.end() && history_of(base) == was->second.history &&
+         tensor.grad_fn()->next_edge(0) == torch::autograd::impl::gradient_edge(base);
+}
+
 /// The first thing about an input that is not as before the call; empty if none.
-std::string what_changed(const Inputs& inputs, const BeforeMap& before) {
+std::string what_changed(const Inputs& inputs, const BeforeMap& before, const Settings& settings) {
   for (const Named& item : named(inputs, {})) {
     if (!item.tensor.defined()) continue;
     const Before& was = before.at(item.tensor.unsafeGetTensorImpl());
     if (version_of(item.tensor) != was.version) return "version of " + item.name;
     if (storage_of(item.tensor) != was.storage) return "storage of " + item.name;
-    if (history_of(item.tensor) != was.history) return "grad_fn of " + item.name;
+    if (history_of(item.tensor) != was.history &&
+        !(settings.views_may_renew && is_renewed(item.tensor, before))) {
+      return "grad_fn of " + item.name;
+    }
     if (item.tensor.requires_grad() != was.requires_grad) return "requires_grad of " + item.name;
     if (!testing::same_bits(data_of(item.tensor), was.data)) return "data of " + item.name;
   }
@@ -511,7 +527,7 @@ Observation observe(const Program& program, const Call& call, int number,
   } catch (const std::exception& error) {
     observation.error = text_of(error);
     observation.refused = dynamic_cast<const UnsupportedError*>(&error) != nullptr;
-    observation.touched_what = what_changed(inputs, before);
+    observation.touched_what = what_changed(inputs, before, settings);
     if (observation.touched_what.empty() && !same_states(random, generator_states(inputs))) {
       observation.touched_what = "the random stream";
     }

@@ -77,6 +77,9 @@ struct Settings {
   bool inner_gradients = false;
   /// Results that are views have a node of ours, not that of a view op.
   bool own_view_nodes = false;
+  /// A custom function is given a closed-over view: if the call is refused, libtorch may have made
+  /// the history of the view anew, as after a write.
+  bool views_may_renew = false;
   /// Words of our UnsupportedError for a program that eager runs; empty: it must run.
   std::string refused{};
   /// Words of the error that eager raises in the call; empty: it must not raise.

@@ -147,6 +147,7 @@ Settings settings_of(const ProgramSpec& spec, const Interpreter& interpreter) {
       any_op_in(spec, [](const Op& op) { return op.has(kLosesZeros) || replaces(op); });
   settings.second_order = spec.second_order;
   settings.own_view_nodes = any_op_in(spec, [](const Op& op) { return op.has(kCustom); });
+  settings.views_may_renew = settings.own_view_nodes;
   // Nor does a custom function look at the zeros that it is given for an undefined gradient.
   settings.zeros_may_be_undefined = inner_grad || any_op_in(spec, [](const Op& op) {
                                       return op.name == "custom.undefined_gradient";

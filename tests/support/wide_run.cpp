@@ -378,7 +378,7 @@ WideRun::WideRun() : memory_(std::make_unique<Memory>()), before_(rounding_judge
 }
 WideRun::~WideRun() { rounding_judge = before_; }
 
-WideRun::Scope::Scope(WideRun& run) : before_(nullptr) {
+WideRun::Scope::Scope(WideRun& run) {
   if (!backend_rounds()) return;
   register_once();
   current = run.memory_.get();

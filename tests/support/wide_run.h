@@ -36,7 +36,6 @@ class WideRun : public RoundingJudge {
     Scope& operator=(const Scope&) = delete;
 
    private:
-    WideRun* before_;
     std::optional<c10::impl::IncludeDispatchKeyGuard> include_{};
   };
 

@@ -106,7 +106,7 @@ struct TangentFacts {
   Place place;
   TypePtr type;
   int64_t part = 0;  // of the backward, one per autograd node of the call: 0 that of the results,
-                     // then one per rewritten input or group
+                     // then one per rewritten input or group; -1: it reaches no input
   std::string raises{};  // not empty: what eager's backward raises if the tangent is defined
   std::vector<int64_t> raises_in{};  // only if one of these gradients is asked for
 };

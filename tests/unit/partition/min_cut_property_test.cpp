@@ -199,7 +199,9 @@ TEST_P(MinCutProperty, WeighsAsLittleAsTheLightestOfAllLegalCuts) {
       }
     }
   }
-  if (GetParam() == Recompute::Cheap) EXPECT_GT(recomputing, 100);
+  if (GetParam() == Recompute::Cheap) {
+    EXPECT_GT(recomputing, 100);
+  }
   EXPECT_GT(several, GetParam() == Recompute::Cheap ? 300 : 30);
 }
 
