@@ -39,6 +39,14 @@ void move_version(const at::Tensor& tensor, int64_t by) {
   counter.set_version(counter.current_version() + by);
 }
 
+/// A view makes a new grad_fn when its version has moved since it was last asked for one. In a
+/// group the version moves once, for all writes, and members are asked in between.
+void renew_when_asked(const at::Tensor& view) {
+  if (!view.is_view() || view.is_inference()) return;
+  auto* meta = autograd::impl::get_view_autograd_meta(view);
+  if (meta != nullptr && meta->has_bw_view()) meta->set_attr_version(view._version() - 1);
+}
+
 /// Hands on the gradient of one result.
 struct ViewResult : autograd::Node {
   autograd::variable_list apply(autograd::variable_list&& gradients) override {
@@ -273,6 +281,11 @@ void Epilogue::attach(const at::Tensor& tensor, const CallPlan::Change& change) 
     to = Edge(std::move(between), 0);
   }
   autograd::impl::rebase_history(tensor, std::move(to));
+  if (change.place.of != Place::Of::Input) return;
+  const int64_t group = signature_.inputs[static_cast<size_t>(change.place.index)].group;
+  if (group < 0) return;
+  for (int64_t member : signature_.groups[static_cast<size_t>(group)].members)
+    renew_when_asked(inputs_[static_cast<size_t>(member)]);
 }
 
 /// Takes the edges of an input or group as the call leaves it.

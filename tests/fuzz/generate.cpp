@@ -230,6 +230,8 @@ class Generator {
     if (reads_sizes(op) && chooser.is_closed_over(statement.operands[0])) return false;
     if (changes_host_tensor(op) && chooser.is_closed_over(statement.operands[0])) return false;
     if (op.name == "requires_grad_" && has_relatives(chooser, statement.operands[0])) return false;
+    // Gradients taken inside have no history where the formula of a trace has lost its zeros.
+    if (op.has(kInnerGrad) && lost_zeros_) return false;
     // What a custom function returns of a leaf made inside has another base.
     if (op.name.starts_with("custom.returns") && chooser.value(statement.operands[0]).is_leaf()) {
       return false;
@@ -306,6 +308,11 @@ class Generator {
       statement.on_written =
           statement.on_written || (!tensor.is_inference() && tensor._version() > 0);
       statement.on_drawn = statement.on_drawn || drawn_.contains(tensor.unsafeGetTensorImpl());
+    }
+    if (statement.op->has(kLosesZeros)) {
+      const at::Tensor& x = chooser.value(statement.operands[0]);
+      const at::Tensor& result = chooser.value(statement.results[0]);
+      lost_zeros_ = lost_zeros_ || x.numel() == result.numel();
     }
     const bool draws = statement.on_drawn || statement.op->has(kRandom);
     const std::string_view name = statement.op->name;
@@ -642,6 +649,7 @@ class Generator {
   const bool bits_promised_ = !testing::backend_rounds();
   std::set<const void*> inexact_{};   // storages of values whose bits are not promised
   std::set<const void*> drawn_{};     // tensors that come from a draw
+  bool lost_zeros_ = false;           // a product of one element
   std::set<const void*> folded_{};    // storages of products that are views inside
   std::set<const void*> expanded_{};  // storages of which expand() has made a view
   bool may_raise_ = false, raised_ = false, in_loop_ = false;
