@@ -90,10 +90,8 @@ Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std:
   for (StandIn& stand_in : stand_ins_) stand_in.closed_over = false;
   recording_.set_stand_in_of([this](const at::Tensor& real) { return stand_in_of(real); });
   recording_.set_real_of([this](const at::Tensor& stand_in) -> const at::Tensor* {
-    for (const StandIn& one : stand_ins_) {
-      if (one.tensor.is_same(stand_in)) return &one.real;
-    }
-    return nullptr;
+    const auto known = stands_at_.find(stand_in.unsafeGetTensorImpl());
+    return known == stands_at_.end() ? nullptr : &stand_ins_[known->second].real;
   });
   recording_.set_before_op([this] { renew_edges(); });
   recording_.set_after_write([this] {
@@ -183,6 +181,8 @@ void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
     }
     share_counter(stand_in);
     if (stand_in.renews) renewing_.push_back(here);
+    if (!stand_in.requires_grad) without_history_.push_back(here);
+    stands_at_.emplace(stand_in.tensor.unsafeGetTensorImpl(), here);
   }
   stand_ins_.push_back(std::move(stand_in));
   real_versions_.push_back(version_of(real));
@@ -338,9 +338,9 @@ void Trace::renew_edges() {
 
 void Trace::lend_histories() {
   if (!c10::GradMode::is_enabled()) return;
-  for (size_t i = argument_count_; i < stand_ins_.size(); ++i) {
-    const StandIn& one = stand_ins_[i];
-    if (!one.requires_grad) recording_.lent_histories().lend(one.real, one.tensor);
+  for (size_t i : without_history_) {
+    if (i < argument_count_) continue;
+    recording_.lent_histories().lend(stand_ins_[i].real, stand_ins_[i].tensor);
   }
 }
 

@@ -129,9 +129,11 @@ class Trace {
   };
   std::vector<Borrowed> borrowed_;       // version counters of closed-over tensors
   std::vector<size_t> renewing_;         // stand-ins whose edges are made anew
+  std::vector<size_t> without_history_;  // stand-ins that required no grad when they were met
   std::vector<uint32_t> real_versions_;  // of the stand-ins' real tensors, when they were met
   std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> on_storage_;  // duplicates not
-  std::unordered_map<const c10::TensorImpl*, size_t> position_;
+  std::unordered_map<const c10::TensorImpl*, size_t> position_;                  // by real tensor
+  std::unordered_map<const c10::TensorImpl*, size_t> stands_at_;                 // by stand-in
   std::vector<ir::EqualityFacts> equalities_;
   std::optional<bool> grad_mode_after_;
   size_t argument_count_ = 0;
