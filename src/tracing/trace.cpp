@@ -201,6 +201,15 @@ void Trace::borrow_counter(const at::Tensor& real, const at::Tensor& stand_in) {
 Trace::~Trace() {
   // The last one first: of two that share a counter, the first one met it before any write.
   for (Borrowed& one : borrowed_ | std::views::reverse) one.counter.set_version(one.version);
+  // A real view that was asked for its history meanwhile has made it anew, of a base without the
+  // writes that are to come. It must not be taken for current once they have come.
+  for (const StandIn& one : stand_ins_) {
+    auto* view = torch::autograd::impl::get_view_autograd_meta(one.real);
+    if (view != nullptr && view->has_bw_view() && !one.real.is_inference() &&
+        view->get_attr_version() > version_of(one.real)) {
+      view->set_attr_version(version_of(one.real));
+    }
+  }
 }
 
 /// Views and detached copies have one version counter together: a write to one counts for all.

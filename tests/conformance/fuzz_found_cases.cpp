@@ -550,6 +550,13 @@ Category fuzz_found() {
                    return Tensors{view.sinh(), base};
                  }));
            }},
+          {"closed-over view that is written",
+           [](Session& session) {
+             session.judge(closing_over_with_view([](const at::Tensor&, const at::Tensor& view) {
+               view.mul_(0.5);
+               return Tensors{};
+             }));
+           }},
           {"closed-over view to a custom function after a write of its base",
            [](Session& session) {
              Settings settings = refused_with("that the function has written before");
