@@ -80,7 +80,7 @@ void BM_Stages(benchmark::State& state) { stages(state, tandem::min_cut); }
 void BM_StagesRecompute(benchmark::State& state) { stages(state, tandem::min_cut_recompute); }
 
 #define TANDEM_PARTITION_BENCHMARK(name) \
-  BENCHMARK(name)->Arg(8)->Arg(12)->Arg(80)->Arg(800)->Unit(benchmark::kMillisecond)
+  BENCHMARK(name)->Arg(9)->Arg(12)->Arg(94)->Arg(935)->Unit(benchmark::kMillisecond)
 TANDEM_PARTITION_BENCHMARK(BM_Capture);
 TANDEM_PARTITION_BENCHMARK(BM_DefaultPartition);
 TANDEM_PARTITION_BENCHMARK(BM_MinCut);

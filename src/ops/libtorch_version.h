@@ -23,6 +23,9 @@ inline constexpr c10::DispatchKey kRecordKey = c10::DispatchKey::Fake;
 inline constexpr c10::DispatchKey kLiftKey = c10::DispatchKey::DeferredInit;
 
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR <= 11
+/// Whether the CPU kernel of `trace` knows half-precision floats and bool.
+inline constexpr bool kTraceOfEveryDtype = false;
+
 /// Autograd nodes are held by shared_ptr up to 2.11, by intrusive_ptr from 2.13 on. The deleter of
 /// 2.11 empties the edges before the destructor runs: a `T` with before_delete() is told.
 template <class T, class... Args>
@@ -39,6 +42,8 @@ bool is_same_node(const Weak& weak, const Strong& node) {
   return node && !weak.owner_before(node) && !node.owner_before(weak);
 }
 #else
+inline constexpr bool kTraceOfEveryDtype = true;
+
 template <class T, class... Args>
 c10::intrusive_ptr<T> make_node(Args&&... args) {
   return c10::make_intrusive<T>(std::forward<Args>(args)...);

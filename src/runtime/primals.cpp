@@ -206,6 +206,10 @@ PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const Ca
   std::vector<bool> reads = read_by_gradients(joint, Draws::Count);
   for (size_t i = 0; i < signature.inputs.size(); ++i)
     reads[i] = reads[i] || (recorded[i] && signature.inputs[i].requires_grad);
+  std::vector<bool> saved(signature.inputs.size(), false);
+  for (const SavedSlot& slot : call.saved) {
+    if (slot.input >= 0) saved[static_cast<size_t>(slot.input)] = true;
+  }
   PrimalPlan plan;
   for (size_t i = 0; i < signature.groups.size(); ++i) {
     if (is_written(signature, static_cast<int64_t>(i))) plan.groups.push_back(i);
@@ -231,9 +235,7 @@ PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const Ca
     if (how == PrimalPlan::How::Copied) plan.copied.push_back(i);
     if (how == PrimalPlan::How::Reshaped) plan.reshaped.push_back(i);
     if (how == PrimalPlan::How::Held) hold(i, call, signature.lifted_count, plan);
-    const bool saved =
-        std::ranges::count(call.saved, static_cast<int64_t>(i), &SavedSlot::input) > 0;
-    if (how == PrimalPlan::How::Lifted && reads[i] && !saved) plan.watched.push_back(i);
+    if (how == PrimalPlan::How::Lifted && reads[i] && !saved[i]) plan.watched.push_back(i);
   }
   plan.generators = generators_of(split.forward);
   joint.for_each_node([&](const ir::Node& node) {

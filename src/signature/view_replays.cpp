@@ -204,6 +204,10 @@ class Replays {
     const int64_t group = reading_.signature.inputs[static_cast<size_t>(facts.source)].group;
     if (group >= 0) {
       replay_of_group(facts, group, value, index);
+    } else if (const auto member = member_above(result, value)) {
+      facts.source = *member;
+      replay({ir::Place::Of::Input, *member}, true,
+             inputs_[static_cast<size_t>(*member)]->entry_value, value, index);
     } else {
       replay({ir::Place::Of::Input, facts.source}, true, whole_of(result), value, index);
     }
@@ -319,6 +323,22 @@ class Replays {
       return true;
     }
     return false;
+  }
+
+  /// Of several inputs on one memory that nobody writes, one that the view can be taken of as it
+  /// came: the one that autograd names, if it can.
+  std::optional<int64_t> member_above(const at::Tensor& result, ir::ValueId value) const {
+    std::optional<int64_t> found;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const tracing::StandIn& one = *inputs_[i];
+      if (one.group < 0 || reading_.signature.inputs[i].duplicate_of >= 0 ||
+          storage_of(one.tensor) != storage_of(result) || !has_path(one.entry_value, value)) {
+        continue;
+      }
+      const bool named = result.is_view() && result._base().is_same(one.tensor);
+      if (!found || named) found = static_cast<int64_t>(i);
+    }
+    return found;
   }
 
   std::optional<int64_t> input_with(ir::ValueId value, const at::Tensor& result, bool named) const {

@@ -36,6 +36,7 @@ struct OpFacts {
   bool composite = false;  // libtorch decomposes it; so do we
   bool compares = false;   // `equal`, which C++ attention modules call on values
   bool views = false;      // `view`, which raises if strides do not allow it
+  bool scales = false;     // `mul`, of which libtorch has another kernel for zero tensors
   bool bernoulli = false;  // its draws follow the memory of its operand
   bool casts_inside = false;
   int device_argument = -1;
@@ -50,6 +51,7 @@ OpFacts make_facts(const c10::OperatorHandle& op) {
   facts.bernoulli = is_bernoulli(op);
   const ops::OpRow* row = ops::find_row(op);
   facts.casts_inside = row && (row->facts & ops::Fact::CastsInside);
+  facts.scales = op.operator_name().name == "aten::mul";
   facts.compares = op.operator_name().name == "aten::equal";
   facts.views = op.schema().name() == at::_ops::view::name &&
                 op.schema().overload_name() == at::_ops::view::overload_name;
@@ -115,6 +117,24 @@ void allow_view(Recording& recording, torch::jit::Stack& stack) {
     return;
   }
   stack[stack.size() - 2] = tensor.contiguous();
+}
+
+/// A gradient of zeros that autograd made without memory, times a real number: the same zeros.
+/// libtorch's kernel for them would take the number for a tensor, whose dtype wins if there are no
+/// dimensions; what is recorded after it expects the dtype that eager's engine casts it to.
+bool is_scaled_zero(const Recording& recording, c10::ArrayRef<c10::IValue> args) {
+  const TracedTensor* traced = as_traced(args[0].toTensor());
+  const bool by_number = args[1].isDouble() || args[1].isInt() ||
+                         (args[1].isTensor() && as_traced(args[1].toTensor()) == nullptr &&
+                          args[1].toTensor().unsafeGetTensorImpl()->is_wrapped_number() &&
+                          !args[1].toTensor().is_complex());
+  const ir::Graph& graph = recording.graph();
+  if (!traced || !by_number || !at::isFloatingType(traced->meta().type->dtype) ||
+      graph.value(traced->value()).is_input())
+    return false;
+  const ir::Node& producer = graph.node(graph.value(traced->value()).producer());
+  return producer.kind() == ir::NodeKind::Op &&
+         producer.op().operator_name().name == "aten::_efficientzerotensor";
 }
 
 /// Nodes of the operands: values of traced tensors; real tensors become constants of the graph.
@@ -262,6 +282,13 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stac
     TANDEM_UNSUPPORTED("trace", "autocast reaches into the kernel of ", ir::op_text(op),
                        ", where a graph cannot follow it", "\n  operands: ", operands_text(args),
                        "\n  remedy:   switch autocast off around the call");
+  }
+  if (facts.scales && is_scaled_zero(*recording, args)) {
+    const TracedTensor& zero = *as_traced(args[0].toTensor());
+    at::Tensor same = recording->wrap(zero.value(), zero.meta());
+    torch::jit::drop(*stack, arity);
+    stack->emplace_back(std::move(same));
+    return;
   }
   const c10::OperatorHandle& recorded =
       facts.bernoulli ? bernoulli_to_record(op, args[0].toTensor()) : op;

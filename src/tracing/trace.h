@@ -101,11 +101,11 @@ class Trace {
  private:
   at::Tensor stand_in_of(const at::Tensor& real);
   void find_groups(const detail::Flat& arguments);
-  void add_group(std::span<const at::Tensor> members);
+  void add_group(std::span<const at::Tensor> members, bool holds_closed_over);
   void take_over_versions();
   void renew_edges();
   void lend_histories();
-  void borrow_counter(StandIn& stand_in);
+  void borrow_counter(const at::Tensor& real, const at::Tensor& stand_in);
   size_t equal_members(const Group& group, const at::Tensor& real) const;
   void share_counter(StandIn& stand_in);
   std::optional<size_t> find_met_before(const at::Tensor& real) const;
@@ -129,9 +129,11 @@ class Trace {
   };
   std::vector<Borrowed> borrowed_;       // version counters of closed-over tensors
   std::vector<size_t> renewing_;         // stand-ins whose edges are made anew
+  std::vector<size_t> without_history_;  // stand-ins that required no grad when they were met
   std::vector<uint32_t> real_versions_;  // of the stand-ins' real tensors, when they were met
   std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> on_storage_;  // duplicates not
-  std::unordered_map<const c10::TensorImpl*, size_t> position_;
+  std::unordered_map<const c10::TensorImpl*, size_t> position_;                  // by real tensor
+  std::unordered_map<const c10::TensorImpl*, size_t> stands_at_;                 // by stand-in
   std::vector<ir::EqualityFacts> equalities_;
   std::optional<bool> grad_mode_after_;
   size_t argument_count_ = 0;

@@ -157,6 +157,17 @@ Settings raising_in_backward(const char* words) {
   return settings;
 }
 
+/// For what a libtorch may know and an earlier one did not.
+Settings raising_what_eager_raises(void (*body)()) {
+  Settings settings;
+  try {
+    body();
+  } catch (const c10::Error& error) {
+    settings.raises = error.what_without_backtrace();
+  }
+  return settings;
+}
+
 Settings refused_with(const char* words) {
   Settings settings;
   settings.refused = words;
@@ -539,6 +550,13 @@ Category fuzz_found() {
                    return Tensors{view.sinh(), base};
                  }));
            }},
+          {"closed-over view that is written",
+           [](Session& session) {
+             session.judge(closing_over_with_view([](const at::Tensor&, const at::Tensor& view) {
+               view.mul_(0.5);
+               return Tensors{};
+             }));
+           }},
           {"closed-over view to a custom function after a write of its base",
            [](Session& session) {
              Settings settings = refused_with("that the function has written before");
@@ -576,6 +594,50 @@ Category fuzz_found() {
                  [](Tensors& a) -> Tensors { return {a[0].abs().relu()}; }),
           judged("number less a function that is left to libtorch", leaves({{2}, {2}}),
                  [](Tensors& a) -> Tensors { return {a[1] * (2.0 - (a[0].abs() + 1).digamma())}; }),
+          judged("second gradient of cross_entropy with smoothed labels", leaves({{2, 2}}),
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor loss = at::cross_entropy_loss(a[0], at::arange(2), {},
+                                                                  at::Reduction::Sum, -100, 0.1);
+                   return {(loss.abs() + 0.5).reciprocal()};
+                 }),
+          judged(
+              "alias of an argument that is reshaped there and back, beside a part of it",
+              [] {
+                const at::Tensor whole = torch::randn({2, 1});
+                return Inputs{{whole.narrow(0, 1, 1), whole}, {}, {}};
+              },
+              [](Tensors& a) -> Tensors {
+                const at::Tensor alias = at::alias(a[1]);
+                a[1].t_();
+                a[1].t_();
+                return {alias};
+              }),
+          {"closed-over tensor that a custom function saves after a write, and a part of it",
+           [](Session& session) {
+             Settings settings;
+             settings.traces = settings.epilogue_traces = 2;  // the part is met after the write
+             session.judge(
+                 [] {
+                   const at::Tensor whole = torch::randn({3}), part = whole.slice(0, 1, 3);
+                   Program program{[=] {
+                                     const at::Tensor x = torch::randn({3}).requires_grad_();
+                                     return Inputs{{x}, {x}, {whole, part}};
+                                   },
+                                   [=](Tensors& a) -> Tensors {
+                                     const at::Tensor written = whole.square_();
+                                     return {Product::apply(written, a[0]), part.amin(0)};
+                                   }};
+                   return program;
+                 },
+                 settings);
+           }},
+          judged(
+              "trace of a bfloat16 matrix that nobody reads", leaves({{1, 1}}),
+              [](Tensors& a) -> Tensors {
+                a[0].to(at::kBFloat16).trace();
+                return {a[0] * 2};
+              },
+              raising_what_eager_raises([] { at::ones({1, 1}, at::kBFloat16).trace(); })),
           judged("sum with a derivative that vanishes, of other strides", leaves({{2, 2}}),
                  [](Tensors& a) -> Tensors {
                    const at::Tensor x = a[0].flatten().repeat({2}).slice(0, 0, 6);
