@@ -13,9 +13,8 @@ BORDER = ["capi", "cli", "examples", "python"]  # see include/tandem only
 # Headers of libtorch that few folders may use, by prefix.
 RESTRICTED = {
     "torch/csrc/autograd/": {"tracing", "signature", "joint", "runtime"},
-    # hooks; Meta kernels where libtorch has none; forms of ops that the text of a graph may name; products that a
-    # backend calls by name
-    "torch/library.h": {"ir", "ops", "tracing", "backends"},
+    # hooks; Meta kernels where libtorch has none; forms of ops that the text of a graph may name
+    "torch/library.h": {"ir", "ops", "tracing"},
 }
 # Seconds of compile time for everyone who includes our header.
 HEAVY = {"torch/torch.h", "torch/nn.h", "torch/all.h", "ATen/ATen.h"}

@@ -67,6 +67,24 @@ TEST(Calls, ViewsOfAnArgumentThatIsNoLeaf) {
                     [](const Tensors& a) { return Tensors{a[0].view({2, 8}), a[0].exp()}; });
 }
 
+// The version of memory that both show moves once: the view asks for its new history after that.
+TEST(Calls, ViewOfANonLeafWrittenAfterItsDetachedAlias) {
+  const auto make = [] {
+    const at::Tensor p = leaf({3}), base = p * -0.5;
+    return Case{{base.view({3}), base.detach()}, {p, base}};
+  };
+  expect_like_eager(make, [](const Tensors& a) {
+    a[1].t_();
+    a[0].square_();
+    return Tensors{a[0]};
+  });
+  expect_like_eager(make, [](const Tensors& a) {
+    a[1].add_(1);
+    a[0].square_();
+    return Tensors{a[0]};
+  });
+}
+
 TEST(Calls, ResultsOfOneSplitShareTheirNode) {
   expect_like_eager(one_leaf, [](const Tensors& a) {
     std::vector<at::Tensor> parts = a[0].split(2);

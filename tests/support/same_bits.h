@@ -18,6 +18,12 @@ inline bool backend_rounds() {
   return backend != nullptr && std::string_view(backend) == "llvm";
 }
 
+/// What Adam adds to the size of a gradient before it divides by it. With its own 1e-8, where a
+/// gradient vanishes but for rounding (of a bias before a norm, of a key's bias in attention) it
+/// divides noise by noise, and makes a whole step of either sign: no function that rounding could
+/// be judged behind.
+inline double adam_eps() { return backend_rounds() ? 1e-4 : 1e-8; }
+
 /// Knows what an eager run would have given in float64: WideRun (wide_run.h).
 class RoundingJudge {
  public:

@@ -2,6 +2,7 @@
 
 #include "support/one_thread.h"
 #include "support/same_bits.h"
+#include "support/wide_run.h"
 #include "tandem/tandem.h"
 
 #include <gtest/gtest.h>
@@ -73,7 +74,7 @@ class Twin {
                                                  torch::optim::SGDOptions(0.05).momentum(0.9));
     }
     return std::make_unique<torch::optim::Adam>(std::move(parameters),
-                                                torch::optim::AdamOptions(1e-2));
+                                                torch::optim::AdamOptions(1e-2).eps(adam_eps()));
   }
 
   void record(std::string what, const at::Tensor& value) {
@@ -159,7 +160,11 @@ inline void expect_twins_agree(const std::function<void(Twin&)>& program,
     twin.record("random stream", at::detail::getDefaultCPUGenerator().get_state());
     return twin;
   };
-  const Twin eager = run(false);
+  WideRun wide_run;
+  const Twin eager = [&] {
+    const WideRun::Scope scope(wide_run);
+    return run(false);
+  }();
   expect_same_records(eager, run(true));
 }
 

@@ -6,28 +6,10 @@
 namespace tandem::backends::llvm_common {
 namespace {
 
-bool is_known_dtype(c10::ScalarType dtype) {
-  switch (dtype) {
-    case c10::ScalarType::Bool:
-    case c10::ScalarType::Byte:
-    case c10::ScalarType::Char:
-    case c10::ScalarType::Short:
-    case c10::ScalarType::Int:
-    case c10::ScalarType::Long:
-    case c10::ScalarType::Float:
-    case c10::ScalarType::Double:
-    case c10::ScalarType::BFloat16:
-    case c10::ScalarType::Half:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool is_known(const ir::Graph& graph, ir::ValueId id) {
   const ir::TypePtr& type = graph.value(id).tensor_type();
   if (type == nullptr || !type->device.is_cpu() || type->layout != c10::kStrided ||
-      !is_known_dtype(type->dtype) || !type->is_static())
+      !is_kernel_dtype(type->dtype) || !type->is_static())
     return false;
   for (const ir::Size& size : type->sizes) {
     if (size.value() == 0) return false;

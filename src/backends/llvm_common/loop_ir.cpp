@@ -18,6 +18,24 @@ int64_t Kernel::reduced_count() const {
   return count;
 }
 
+bool is_kernel_dtype(c10::ScalarType dtype) {
+  switch (dtype) {
+    case c10::ScalarType::Bool:
+    case c10::ScalarType::Byte:
+    case c10::ScalarType::Char:
+    case c10::ScalarType::Short:
+    case c10::ScalarType::Int:
+    case c10::ScalarType::Long:
+    case c10::ScalarType::Float:
+    case c10::ScalarType::Double:
+    case c10::ScalarType::BFloat16:
+    case c10::ScalarType::Half:
+      return true;
+    default:
+      return false;
+  }
+}
+
 c10::ScalarType compute_dtype(c10::ScalarType stored) {
   const bool narrow = stored == c10::ScalarType::BFloat16 || stored == c10::ScalarType::Half;
   return narrow ? c10::ScalarType::Float : stored;

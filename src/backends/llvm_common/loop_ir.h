@@ -97,8 +97,8 @@ enum class LoopOp : uint8_t {
   Digamma,
   Sigmoid,    // 1 / (1 + exp(-a))
   NormalCdf,  // of the standard normal distribution; good to an absolute error of f32
-  Not,      // bool: negation; integer: complement
-  IsNan,    // bool
+  Not,        // bool: negation; integer: complement
+  IsNan,      // bool
   // ---- two operands of one dtype, and of the result's unless said otherwise ----
   Add,
   Sub,
@@ -212,6 +212,8 @@ struct Kernel {
   int64_t reduced_count() const;  // indices of the reduced dims
 };
 
+/// Whether kernels load and store elements of it.
+bool is_kernel_dtype(c10::ScalarType dtype);
 /// The dtype that elements of a buffer compute in: f32 for the 16-bit floats, else their own.
 c10::ScalarType compute_dtype(c10::ScalarType stored);
 

@@ -10,19 +10,7 @@ namespace tandem::backends::llvm_common {
 namespace {
 
 bool is_compute_dtype(c10::ScalarType dtype) {
-  switch (dtype) {
-    case c10::ScalarType::Bool:
-    case c10::ScalarType::Byte:
-    case c10::ScalarType::Char:
-    case c10::ScalarType::Short:
-    case c10::ScalarType::Int:
-    case c10::ScalarType::Long:
-    case c10::ScalarType::Float:
-    case c10::ScalarType::Double:
-      return true;
-    default:
-      return false;
-  }
+  return is_kernel_dtype(dtype) && compute_dtype(dtype) == dtype;
 }
 
 class Verifier {
