@@ -65,9 +65,10 @@ Results reduce_all_to_long(const MetaCall& call) {
 Results matrix_trace(const MetaCall& call) {
   const TensorType* self = Args(call).tensor(0);
   if (self->rank() != 2) return std::nullopt;
-  // The kernel itself says what it does not know, also where nobody reads its result.
-  const bool unknown = at::isReducedFloatingType(self->dtype) || self->dtype == at::kBool;
-  if (!libtorch::kTraceOfEveryDtype && unknown && self->device.is_cpu()) return std::nullopt;
+  // In eager's words, also where nobody reads the result and no kernel would run.
+  const bool known = !at::isReducedFloatingType(self->dtype) && self->dtype != at::kBool;
+  TORCH_CHECK_NOT_IMPLEMENTED(libtorch::kTraceOfEveryDtype || known || !self->device.is_cpu(),
+                              "\"trace\" not implemented for '", self->dtype, "'");
   return answer(contiguous(*self, {}, long_if_integer(self->dtype)));
 }
 

@@ -115,22 +115,15 @@ void Trace::find_groups(const detail::Flat& arguments) {
   for (const std::vector<size_t>& component : related(tensors, retrace_.group_all_views)) {
     std::vector<at::Tensor> members;
     for (size_t i : component) members.push_back(tensors[i]);
-    const bool closed_over = std::ranges::any_of(members, [&](const at::Tensor& member) {
-      return std::ranges::any_of(retrace_.met_before,
-                                 [&](const at::Tensor& other) { return other.is_same(member); });
-    });
-    if (cannot_be_group(members).empty()) add_group(members, closed_over);
+    if (cannot_be_group(members).empty()) add_group(members);
   }
 }
 
-void Trace::add_group(std::span<const at::Tensor> members, bool holds_closed_over) {
+void Trace::add_group(std::span<const at::Tensor> members) {
   for (const at::Tensor& member : members)
     group_of_.emplace(member.unsafeGetTensorImpl(), groups_.size());
   groups_.push_back(make_group(recording_, members, static_cast<int64_t>(groups_.size()),
                                ambient_.caller_in_inference_mode()));
-  // Before there are members, which are views of it and count with it.
-  const Group& group = groups_.back();
-  if (group.is_root && holds_closed_over) borrow_counter(group.real, group.tensor);
 }
 
 size_t Trace::equal_members(const Group& group, const at::Tensor& real) const {
@@ -152,7 +145,7 @@ void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
       role.role != ir::Role::UserInput || static_cast<size_t>(role.index) < own_tensors_;
   if (is_new && with_grad_ && may_be_written && !group_of_.contains(real.unsafeGetTensorImpl()) &&
       is_differentiable_view(real))
-    add_group({&real, 1}, role.role != ir::Role::UserInput);
+    add_group({&real, 1});
   const auto group = group_of_.find(real.unsafeGetTensorImpl());
   const bool is_closed_over = role.role != ir::Role::UserInput;
   const bool in_inference = ambient_.caller_in_inference_mode();
@@ -174,11 +167,7 @@ void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
       stand_in.group = static_cast<int64_t>(group->second);
       groups_[group->second].members.push_back(here);
     }
-    const bool by_group = group != group_of_.end() && groups_[group->second].is_root;
-    if (is_closed_over && !by_group) {
-      borrow_counter(stand_in.real, stand_in.tensor);
-      stand_in.version = stand_in.edge_version = version_of(stand_in.tensor);
-    }
+    if (stand_in.group < 0 && is_closed_over) borrow_counter(stand_in);
     share_counter(stand_in);
     if (stand_in.renews) renewing_.push_back(here);
     if (!stand_in.requires_grad) without_history_.push_back(here);
@@ -191,25 +180,17 @@ void Trace::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
 /// A custom function is given a closed-over tensor itself, not its stand-in. What it saves notes
 /// the version at that moment, and what is written later must be found modified: so both count
 /// writes together, until the trace is over.
-void Trace::borrow_counter(const at::Tensor& real, const at::Tensor& stand_in) {
-  const c10::VariableVersion& counter = real.unsafeGetTensorImpl()->version_counter();
-  if (!counter.enabled() || stand_in.is_inference()) return;
-  borrowed_.push_back({counter, version_of(real)});
-  stand_in.unsafeGetTensorImpl()->set_version_counter(counter);
+void Trace::borrow_counter(StandIn& stand_in) {
+  c10::TensorImpl& real = *stand_in.real.unsafeGetTensorImpl();
+  if (!real.version_counter().enabled() || stand_in.tensor.is_inference()) return;
+  borrowed_.push_back({real.version_counter(), version_of(stand_in.real)});
+  stand_in.tensor.unsafeGetTensorImpl()->set_version_counter(real.version_counter());
+  stand_in.version = stand_in.edge_version = version_of(stand_in.tensor);
 }
 
 Trace::~Trace() {
   // The last one first: of two that share a counter, the first one met it before any write.
   for (Borrowed& one : borrowed_ | std::views::reverse) one.counter.set_version(one.version);
-  // A real view that was asked for its history meanwhile has made it anew, of a base without the
-  // writes that are to come. It must not be taken for current once they have come.
-  for (const StandIn& one : stand_ins_) {
-    auto* view = torch::autograd::impl::get_view_autograd_meta(one.real);
-    if (view != nullptr && view->has_bw_view() && !one.real.is_inference() &&
-        view->get_attr_version() > version_of(one.real)) {
-      view->set_attr_version(version_of(one.real));
-    }
-  }
 }
 
 /// Views and detached copies have one version counter together: a write to one counts for all.

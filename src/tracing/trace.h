@@ -101,11 +101,11 @@ class Trace {
  private:
   at::Tensor stand_in_of(const at::Tensor& real);
   void find_groups(const detail::Flat& arguments);
-  void add_group(std::span<const at::Tensor> members, bool holds_closed_over);
+  void add_group(std::span<const at::Tensor> members);
   void take_over_versions();
   void renew_edges();
   void lend_histories();
-  void borrow_counter(const at::Tensor& real, const at::Tensor& stand_in);
+  void borrow_counter(StandIn& stand_in);
   size_t equal_members(const Group& group, const at::Tensor& real) const;
   void share_counter(StandIn& stand_in);
   std::optional<size_t> find_met_before(const at::Tensor& real) const;

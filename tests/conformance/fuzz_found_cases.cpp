@@ -612,25 +612,6 @@ Category fuzz_found() {
                 a[1].t_();
                 return {alias};
               }),
-          {"closed-over tensor that a custom function saves after a write, and a part of it",
-           [](Session& session) {
-             Settings settings;
-             settings.traces = settings.epilogue_traces = 2;  // the part is met after the write
-             session.judge(
-                 [] {
-                   const at::Tensor whole = torch::randn({3}), part = whole.slice(0, 1, 3);
-                   Program program{[=] {
-                                     const at::Tensor x = torch::randn({3}).requires_grad_();
-                                     return Inputs{{x}, {x}, {whole, part}};
-                                   },
-                                   [=](Tensors& a) -> Tensors {
-                                     const at::Tensor written = whole.square_();
-                                     return {Product::apply(written, a[0]), part.amin(0)};
-                                   }};
-                   return program;
-                 },
-                 settings);
-           }},
           judged(
               "trace of a bfloat16 matrix that nobody reads", leaves({{1, 1}}),
               [](Tensors& a) -> Tensors {

@@ -153,7 +153,7 @@ TEST(VectorMath, IsAsAccurateAsItsPageSays) {
     const std::vector<float> x = samples(function.low, function.high, print ? 4000000 : 150000);
     const at::Tensor eager = function.eager(
         torch::from_blob(const_cast<float*>(x.data()), {static_cast<int64_t>(x.size())}));
-    const Error eagers = error_of(function, x, eager.const_data_ptr<float>());
+    const Error eagers = error_of(function, x, eager.data_ptr<float>());
     std::string row = base::str("| ", function.name, " | ", std::ceil(eagers.largest * 10) / 10);
     auto sets = test::instruction_sets();
     for (auto set = sets.rbegin(); set != sets.rend(); ++set) {
