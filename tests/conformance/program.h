@@ -69,8 +69,8 @@ struct Settings {
   /// The backward computes values again, from arguments and results: it finds writes to those where
   /// eager has saved something else.
   bool recomputes = false;
-  /// A custom function returns undefined gradients. Eager's engine passes them on without looking
-  /// at what was saved, or not at all; a compiled backward may find that it was written.
+  /// A custom function returns undefined gradients. Eager's engine passes them on without looking at
+  /// what was saved, or not at all; a compiled backward may find that it was written.
   bool undefined_gradients = false;
   /// Gradients are taken inside: those of what was written through a view are views themselves in
   /// eager, of memory that nobody holds.
