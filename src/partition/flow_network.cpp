@@ -130,6 +130,8 @@ class Dinic {
   int64_t push_path() {
     int64_t amount = FlowNetwork::kInfinite;
     for (Arc arc : path_) amount = std::min(amount, room_[index(arc)]);
+    TANDEM_CHECK(amount < FlowNetwork::kInfinite, "partition",
+                 "a path from source to sink has no finite edge");
     size_t first_full = path_.size();
     for (size_t i = path_.size(); i-- > 0;) {
       const Arc arc = path_[i];
@@ -172,8 +174,6 @@ EdgeId FlowNetwork::add_edge(Edge edge) {
 
 FlowCut minimum_cut(const FlowNetwork& network, Vertex source, Vertex sink) {
   TANDEM_CHECK(source != sink, "partition", "source and sink are one vertex");
-  TANDEM_CHECK(infinite_path(network, source, sink).empty(), "partition",
-               "a path from source to sink has no finite edge");
   // Any flow goes through finite edges, so no sum of flows is larger than that of their capacities.
   int64_t finite = 0;
   for (const FlowNetwork::Edge& edge : network.edges()) {

@@ -27,13 +27,15 @@ class Ledger {
       : graph_(graph),
         roots_(ops::memory_roots(graph)),
         bytes_(graph.value_limit(), 0),
-        readers_(graph.value_limit(), 0) {
+        readers_(graph.value_limit(), 0),
+        reads_(graph.node_limit()) {
     for (size_t i = 0; i < released.size(); ++i) bytes_[index(graph.inputs()[i])] = released[i];
     graph.for_each_node([&](const ir::Node& node) {
       for (ir::ValueId id : node.results()) {
         if (id != ir::kNoValue && roots_[index(id)] == id && node.kind() != ir::NodeKind::Constant)
           bytes_[index(id)] = bytes_of(graph.value(id));
       }
+      note_reads(node);
       for (ir::ValueId root : roots_read(node)) ++readers_[index(root)];
     });
     // A result is read by the caller, after everything else.
@@ -42,14 +44,10 @@ class Ledger {
     }
   }
 
-  std::vector<ir::ValueId> roots_read(const ir::Node& node) const {
-    std::vector<ir::ValueId> read;
-    for (const ir::Operand& operand : node.operands()) {
-      operand.for_each_value([&](ir::ValueId id) { read.push_back(roots_[index(id)]); });
-    }
-    std::ranges::sort(read);
-    read.erase(std::unique(read.begin(), read.end()), read.end());
-    return read;
+  /// Each once.
+  std::span<const ir::ValueId> roots_read(const ir::Node& node) const {
+    const Reads& reads = reads_[index(node.id())];
+    return std::span(read_).subspan(reads.first, reads.count);
   }
 
   int64_t taken_by(const ir::Node& node) const {
@@ -98,18 +96,36 @@ class Ledger {
   ir::ValueId root(ir::ValueId id) const { return roots_[index(id)]; }
 
  private:
+  /// Asked for many times, and there are many nodes: side by side, not a vector each.
+  struct Reads {
+    size_t first = 0, count = 0;  // in read_
+  };
+
+  void note_reads(const ir::Node& node) {
+    const size_t first = read_.size();
+    for (const ir::Operand& operand : node.operands()) {
+      operand.for_each_value([&](ir::ValueId id) { read_.push_back(roots_[index(id)]); });
+    }
+    const auto begin = read_.begin() + static_cast<std::ptrdiff_t>(first);
+    std::sort(begin, read_.end());
+    read_.erase(std::unique(begin, read_.end()), read_.end());
+    reads_[index(node.id())] = {first, read_.size() - first};
+  }
+
   const ir::Graph& graph_;
   std::vector<ir::ValueId> roots_;
   std::vector<int64_t> bytes_;    // by owner
   std::vector<int32_t> readers_;  // by owner: nodes that have not run, and the caller
+  std::vector<Reads> reads_;      // by node
+  std::vector<ir::ValueId> read_;
 };
 
 /// Greedy: what frees memory as soon as it can run, everything else in the order that it had.
 class Order {
  public:
-  Order(const ir::Graph& graph, std::span<const int64_t> released)
+  Order(const ir::Graph& graph, Ledger ledger)
       : graph_(graph),
-        ledger_(graph, released),
+        ledger_(std::move(ledger)),
         rank_(graph.node_limit(), 0),
         missing_(graph.node_limit(), 0),
         done_(graph.node_limit(), false),
@@ -225,9 +241,9 @@ std::vector<ir::NodeId> order_of(const ir::Graph& graph) {
   return order;
 }
 
-MemoryCourse memory_course(const ir::Graph& graph, std::span<const ir::NodeId> order,
-                           std::span<const int64_t> released) {
-  Ledger ledger(graph, released);
+namespace {
+
+MemoryCourse course_of(const ir::Graph& graph, std::span<const ir::NodeId> order, Ledger ledger) {
   MemoryCourse course;
   for (ir::NodeId id : order) {
     const ir::Node& node = graph.node(id);
@@ -238,6 +254,13 @@ MemoryCourse memory_course(const ir::Graph& graph, std::span<const ir::NodeId> o
     ledger.run(node, [](ir::ValueId) {});
   }
   return course;
+}
+
+}  // namespace
+
+MemoryCourse memory_course(const ir::Graph& graph, std::span<const ir::NodeId> order,
+                           std::span<const int64_t> released) {
+  return course_of(graph, order, Ledger(graph, released));
 }
 
 std::vector<int64_t> released_bytes(const Split& split) {
@@ -252,10 +275,10 @@ std::vector<int64_t> released_bytes(const Split& split) {
 
 void schedule_for_memory(ir::Graph& graph, std::span<const int64_t> released) {
   if (writes_something(graph)) return;
+  const Ledger ledger(graph, released);
   const std::vector<ir::NodeId> before = order_of(graph);
-  const std::vector<ir::NodeId> after = Order(graph, released).run();
-  if (memory_course(graph, after, released).peak >= memory_course(graph, before, released).peak)
-    return;
+  const std::vector<ir::NodeId> after = Order(graph, ledger).run();
+  if (course_of(graph, after, ledger).peak >= course_of(graph, before, ledger).peak) return;
   for (size_t i = after.size(); i-- > 1;)
     graph.move_before(graph.node(after[i - 1]), graph.node(after[i]));
 }
