@@ -107,7 +107,12 @@ class Translation:
         lines = [without_location(line) for line in text.splitlines()]
         self.head(lines[0])
         for line in lines[1:]:
+            if " = constant " in line:
+                self.constant(Text(line.split(" = ", 1)[0]))
+        for line in lines[1:]:
             line = line.strip()
+            if " = constant " in line:
+                continue
             if line == "backward:":
                 self.backward = True
             elif line.startswith("return"):
@@ -134,7 +139,7 @@ class Translation:
     def head(self, line):
         text = Text(line[line.index("("):])
         text.take("(")
-        count = {"primals": 0, "tangents": 0}
+        count = self.count = {"primals": 0, "tangents": 0}
         while text.peek() != ")":
             name = text.take()[1:]
             text.take(":")
@@ -152,6 +157,16 @@ class Translation:
             if text.peek() == ",":
                 text.take()
         self.backward = False
+
+    def constant(self, text):
+        """Like a buffer: it is there in any case, so keeping it costs nothing."""
+        name = text.take()[1:]
+        text.take(":")
+        self.count["primals"] += 1
+        node = self.graph.placeholder(f"primals_{self.count['primals']}")
+        self.add(name, node, text.type())
+        self.inputs.append(node.meta["val"])
+        self.static.append(self.count["primals"] - 1)
 
     def node(self, line):
         left, call = line.split(" = ", 1)
