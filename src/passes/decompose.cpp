@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <ranges>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -67,8 +68,9 @@ class Rewriter {
         graph_.erase(graph_.node(id));
       return;
     }
-    replace(node, results);
-    const std::vector<ir::NodeId> made = made_between(before, node);
+    const std::vector<ir::ValueId> wanted = replace(node, results);
+    const std::vector<ir::NodeId> made = in_order(made_between(before, node), wanted);
+    for (ir::NodeId id : made) graph_.move_before(graph_.node(id), node);
     graph_.erase(node);
     ++changes_;
     for (ir::NodeId id : made) visit(graph_.node(id), depth + 1);
@@ -81,7 +83,31 @@ class Rewriter {
     return made;
   }
 
-  void replace(const ir::Node& node, const std::vector<Expr>& results) {
+  /// Bodies write `mul(sub(a, b), exp(c))`, and C++ leaves it to the compiler which operand is
+  /// built first. So nodes follow from the results, operands from left to right: a graph has one
+  /// text, whoever compiled us. What must happen keeps its order; what nobody reads comes last.
+  std::vector<ir::NodeId> in_order(const std::vector<ir::NodeId>& made,
+                                   const std::vector<ir::ValueId>& wanted) const {
+    std::unordered_set<ir::NodeId> waiting(made.begin(), made.end());
+    std::vector<ir::NodeId> order;
+    auto place = [&](auto&& self, ir::NodeId id) -> void {
+      if (waiting.erase(id) == 0) return;
+      for (const ir::Operand& operand : graph_.node(id).operands())
+        operand.for_each_value(
+            [&](ir::ValueId value) { self(self, graph_.value(value).producer()); });
+      order.push_back(id);
+    };
+    for (ir::NodeId id : made) {
+      const ir::Node& node = graph_.node(id);
+      if (node.kind() == ir::NodeKind::Op && ops::info(node.op()).must_happen()) place(place, id);
+    }
+    for (ir::ValueId value : wanted) place(place, graph_.value(value).producer());
+    for (ir::NodeId id : made) place(place, id);
+    return order;
+  }
+
+  /// Returns what now stands for the results that are read.
+  std::vector<ir::ValueId> replace(const ir::Node& node, const std::vector<Expr>& results) {
     TANDEM_REQUIRE(results.size() == node.results().size(), "passes", row_text(node), " returns ",
                    results.size(), " results: the op has ", node.results().size(),
                    base::detail_line("at", ir::to_string(node.location())),
@@ -103,6 +129,7 @@ class Rewriter {
       graph_.set_name(fitted.id(), graph_.value(old).name());
       graph_.replace_all_uses(old, fitted.id());
     }
+    return used;
   }
 
   /// The result as the op itself returns it: dtype, strides, and memory of its own.

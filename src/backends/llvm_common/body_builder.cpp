@@ -180,22 +180,47 @@ Val BodyBuilder::to(Val value, c10::ScalarType dtype) {
   return {out.id, dtype};
 }
 
-BodyBuilder::Finished BodyBuilder::finish() && {
-  int32_t parts = 0;
-  for (const Line& line : lines_) parts = std::max(parts, line.part + 1);
-  std::vector<std::vector<int32_t>> by_part(static_cast<size_t>(parts));
-  for (size_t i = 0; i < lines_.size(); ++i)
-    by_part[static_cast<size_t>(lines_[i].part)].push_back(static_cast<int32_t>(i));
+/// Rules write `binary(op, operand(0), operand(1))`, and C++ leaves it to the compiler which of the
+/// two comes first. So lines follow from those that must happen, operands from left to right: a
+/// kernel has one text, whoever compiled us. What no such line reads is left out.
+std::vector<std::vector<int32_t>> BodyBuilder::ordered_parts() const {
+  std::vector<std::vector<int32_t>> parts;
+  std::vector<bool> placed(lines_.size());
+  auto place = [&](auto&& self, int32_t id) -> void {
+    if (id == kNone || placed[static_cast<size_t>(id)]) return;
+    placed[static_cast<size_t>(id)] = true;
+    const Line& line = lines_[static_cast<size_t>(id)];
+    for (int32_t operand : {line.line.a, line.line.b, line.line.c}) self(self, operand);
+    const auto part = static_cast<size_t>(line.part);
+    if (part >= parts.size()) parts.resize(part + 1);
+    parts[part].push_back(id);
+  };
+  for (size_t i = 0; i < lines_.size(); ++i) {
+    const LoopOp op = lines_[i].line.op;
+    if (op == LoopOp::Store || is_reduction(op)) place(place, static_cast<int32_t>(i));
+  }
+  return parts;
+}
 
+BodyBuilder::Finished BodyBuilder::finish() && {
   Finished out;
-  std::vector<int32_t> now(lines_.size(), kNone);
-  for (size_t part = 0; part < by_part.size(); ++part) {
-    if (by_part[part].empty()) continue;
+  std::vector<int32_t> now(lines_.size(), kNone), access_now(accesses_.size(), kNone);
+  const std::vector<std::vector<int32_t>> parts = ordered_parts();
+  for (size_t part = 0; part < parts.size(); ++part) {
+    if (parts[part].empty()) continue;
     Phase phase{.inner = part % 2 == 1, .begin = static_cast<int32_t>(out.body.size())};
-    for (int32_t id : by_part[part]) {
+    for (int32_t id : parts[part]) {
       Instruction line = lines_[static_cast<size_t>(id)].line;
       for (int32_t* operand : {&line.a, &line.b, &line.c}) {
         if (*operand != kNone) *operand = now[static_cast<size_t>(*operand)];
+      }
+      if (line.op == LoopOp::Load || line.op == LoopOp::Store) {
+        int32_t& slot = access_now[static_cast<size_t>(line.slot)];
+        if (slot == kNone) {
+          slot = static_cast<int32_t>(out.accesses.size());
+          out.accesses.push_back(accesses_[static_cast<size_t>(line.slot)]);
+        }
+        line.slot = slot;
       }
       now[static_cast<size_t>(id)] = static_cast<int32_t>(out.body.size());
       out.body.push_back(line);
@@ -203,7 +228,6 @@ BodyBuilder::Finished BodyBuilder::finish() && {
     phase.end = static_cast<int32_t>(out.body.size());
     out.phases.push_back(phase);
   }
-  out.accesses = std::move(accesses_);
   return out;
 }
 

@@ -50,7 +50,8 @@ class BodyBuilder {
   /// The same value in the dtype that kernels compute in.
   Val wide(Val value) const { return {value.id, compute_dtype(value.dtype)}; }
 
-  /// The accesses have one stride per loop; loops are numbered as in `loop_is_reduced`.
+  /// The accesses have one stride per loop; loops are numbered as in `loop_is_reduced`. Lines and
+  /// accesses are in an order of their own, not in that of the calls.
   struct Finished {
     std::vector<Instruction> body;
     std::vector<Phase> phases;
@@ -64,6 +65,7 @@ class BodyBuilder {
   Val add(Instruction line, c10::ScalarType dtype);
   int32_t access_slot(const Access& access);
   bool varies(const Instruction& line) const;
+  std::vector<std::vector<int32_t>> ordered_parts() const;
 
   struct Line {
     Instruction line;

@@ -227,8 +227,6 @@ class KernelBuilder {
                                      .dtype = type.dtype,
                                      .elements = reach(type)});
       out_.buffers.push_back(root);
-      (role == BufferRole::In ? out_.bytes_read : out_.bytes_written) += type.bytes();
-      if (role == BufferRole::Out) out_.stored.push_back(root);
     }
     return it->second;
   }
@@ -372,10 +370,36 @@ class KernelBuilder {
     kernel.body = std::move(lines.body);
     kernel.phases = std::move(lines.phases);
     kernel.accesses = std::move(lines.accesses);
+    order_buffers();
     std::vector<int64_t> extents;
     for (int32_t loop : loops_) extents.push_back(group_.space.extent(loop));
     order_loops(kernel, extents, reduced_flags());
     return std::move(out_);
+  }
+
+  /// Buffers stand as the lines use them: the order in which rules asked for them is the
+  /// compiler's.
+  void order_buffers() {
+    std::vector<Buffer> buffers;
+    std::vector<ir::ValueId> values;
+    std::vector<int32_t> now(out_.kernel.buffers.size(), kNone);
+    for (Access& access : out_.kernel.accesses) {
+      const auto old = static_cast<size_t>(access.buffer);
+      if (now[old] == kNone) {
+        now[old] = static_cast<int32_t>(buffers.size());
+        buffers.push_back(out_.kernel.buffers[old]);
+        values.push_back(out_.buffers[old]);
+        if (values.back() != ir::kNoValue) count(buffers.back().role, values.back());
+      }
+      access.buffer = now[old];
+    }
+    out_.kernel.buffers = std::move(buffers);
+    out_.buffers = std::move(values);
+  }
+  void count(BufferRole role, ir::ValueId value) {
+    const int64_t bytes = graph_.value(value).tensor_type()->bytes();
+    (role == BufferRole::In ? out_.bytes_read : out_.bytes_written) += bytes;
+    if (role == BufferRole::Out) out_.stored.push_back(value);
   }
 
   const ir::Graph& graph_;
