@@ -51,11 +51,11 @@ class Bans {
     const ItemFacts& facts = graph_[item];
     if (facts.node == ir::kNoNode) return "it is an input";
     if (facts.is_result) return {};
+    if (facts.is_constant) return {};  // lies in the graph: both halves read it there
     if (!facts.pure) return "it draws or has an effect";
     if (!facts.cheap) return "it is costly to compute";
     if (facts.follows_default_dtype) return "its dtype follows the thread's default";
-    if (recompute_ == Recompute::Views && !facts.is_constant && !facts.is_number)
-      return kNothingIsFused;
+    if (recompute_ == Recompute::Views && !facts.is_number) return kNothingIsFused;
     if (facts.is_number) return {};  // cannot be kept, so the rules about memory say nothing
     if (is_materialised_in_backward(item)) return "the backward needs it in memory";
     if (shrinks_its_operands(item)) return "it is small beside what it is computed from";

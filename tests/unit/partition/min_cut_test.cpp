@@ -196,6 +196,23 @@ TEST(MinCut, KeepsAParameterByReference) {
             "a parameter (by reference, 0 bytes): aten.add.Tensor is computed again from it");
 }
 
+// It lies in the graph, so each half has it.
+TEST(MinCut, NeverKeepsAConstant) {
+  const char* text = R"(
+    graph g.joint(%x: f32[4, 4] user_input 0, %m: bool[4, 4] user_input 1, %dy: f32[4, 4] tangent 0) {
+      %z: f32[] = constant {0.0}
+      %e: f32[4, 4] = constant {1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0}
+      %w: f32[4, 4] = aten.where.self(%m, %x, %z)
+      %y: f32[4, 4] = aten.mm(%w, %e)
+      backward:
+      %dw: f32[4, 4] = aten.mm(%dy, %e)
+      %dx: f32[4, 4] = aten.where.self(%m, %dw, %z)
+      return %y: output 0, %dx: grad 0
+    })";
+  EXPECT_EQ(saved_names(split(text)), (Names{"m"}));
+  EXPECT_EQ(saved_names(min_cut(joint_of(text), Options{})), (Names{"m"}));
+}
+
 // The caller may write to a result that eager's backward does not read.
 TEST(MinCut, CopiesAResultThatOnlyRecomputationReads) {
   Split parts = split(R"(
