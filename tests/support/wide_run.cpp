@@ -354,11 +354,13 @@ bool has_common_kernel(const c10::OperatorHandle& op) {
 
 /// Kept until the process ends, as libtorch's own.
 void register_once() {
+  static torch::Library* all = nullptr;
+  static torch::Library* aten = nullptr;
   static const bool done = [] {
     const auto wide = [] { return torch::CppFunction::makeFromBoxedFunction<&run_wide>(); };
-    auto* all = new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
+    all = new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
     all->fallback(wide());
-    auto* aten = new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
+    aten = new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
     auto& dispatcher = c10::Dispatcher::singleton();
     for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
       const auto op = dispatcher.findSchema(name);
