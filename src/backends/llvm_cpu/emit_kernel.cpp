@@ -496,8 +496,10 @@ void KernelEmitter::prefetch(const Access& access, int vector) {
   if (std::abs(bytes) < 1024) return;
   Value* place = b_.CreateConstGEP1_64(b_.getInt8Ty(), address(access, vector, nullptr),
                                        static_cast<uint64_t>(bytes * plan_.prefetch_rows));
+  // A whole block ahead is too much for the first cache.
+  const uint32_t nearness = plan_.row_block > 0 ? 2 : 3;
   b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {place->getType()},
-                     {place, b_.getInt32(0), b_.getInt32(3), b_.getInt32(1)});
+                     {place, b_.getInt32(0), b_.getInt32(nearness), b_.getInt32(1)});
 }
 
 void KernelEmitter::prefetch_next_row(const Access& access, int vector) {

@@ -295,6 +295,8 @@ Schedule schedule(const Kernel& original, InstructionSet set) {
 
   // Neighbouring rows of a column walk lie on different pages, which no hardware foresees.
   if (reduces && plan.vector_is_kept && plan.row_block == 0 && reduced > 32) plan.prefetch_rows = 8;
+  // A row of a block is too short for hardware to get going on it: the next block comes meanwhile.
+  if (plan.row_block > 0 && is_large(kernel)) plan.prefetch_rows = plan.row_block;
 
   plan.streams = set == InstructionSet::Avx512 && exceeds_caches(kernel);
   plan.prefetch_next_row =
