@@ -42,10 +42,14 @@ class Search {
   TangentUse run() && {
     graph_.for_each_node([&](const ir::Node& node) { visit(node); });
     for (const ir::Output& output : graph_.outputs()) {
+      Flags& tangents = use_.gradients.emplace_back(tangent_count_);
       if (output.value == ir::kNoValue) continue;
       const Origin& origin = origins_[static_cast<size_t>(output.value)];
+      tangents = origin.tangents;
+      if (any(tangents)) continue;
       // A gradient that looks at no tangent is computed for every one of them.
-      if (!any(origin.tangents)) note_readers(origin.saved, Flags(tangent_count_, true));
+      tangents.assign(tangent_count_, true);
+      note_readers(origin.saved, tangents);
     }
     return std::move(use_);
   }

@@ -9,6 +9,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 #include <utility>
@@ -125,10 +126,38 @@ bool CallNode::is_wanted(std::span<const int64_t> gradients) const {
   return false;
 }
 
+/// Whether the backward under way asks for all gradients.
+bool CallNode::wants_all() const {
+  const auto* needed = autograd::get_current_graph_task_exec_info();
+  if (needed == nullptr || needed->empty()) return true;  // backward(): whatever there is
+  for (size_t i = 0; i < num_outputs(); ++i) {
+    if (next_edge(i).is_valid() && !task_should_compute_output(i)) return false;
+  }
+  return true;
+}
+
+/// Of results from which nothing leads to what is asked for, eager runs no node: it neither looks
+/// at what they have saved nor frees it.
+void CallNode::drop_idle(autograd::variable_list& tangents) const {
+  const CallPlan::Part& part = entry_->plan().parts[part_];
+  const auto& depends = entry_->backward().tangent_use().gradients;
+  for (size_t i = 0; i < tangents.size(); ++i) {
+    const size_t tangent = part.tangents[i];
+    bool leads_on = is_wanted(entry_->signature().tangents[tangent].raises_in);
+    for (size_t k = 0; k < part.edges.size() && !leads_on; ++k) {
+      leads_on = depends[static_cast<size_t>(part.edges[k].position)][tangent] &&
+                 task_should_compute_output(k);
+    }
+    if (!leads_on) tangents[i].reset();
+  }
+}
+
 autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
   const ir::Signature& signature = entry_->signature();
   const CallPlan& plan = entry_->plan();
   const CallPlan::Part& part = plan.parts[part_];
+  if (!wants_all()) [[unlikely]]
+    drop_idle(tangents);
   std::vector<bool> defined(signature.tangents.size());
   bool any = false;
   for (size_t i = 0; i < tangents.size(); ++i) {

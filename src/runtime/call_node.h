@@ -58,6 +58,8 @@ class CallNode : public torch::autograd::Node {
  private:
   void keep_parameter_edges();
   bool is_wanted(std::span<const int64_t> gradients) const;
+  bool wants_all() const;
+  void drop_idle(torch::autograd::variable_list& tangents) const;
   torch::autograd::variable_list apply_with_history(const std::vector<bool>& defined,
                                                     const Backward& backward,
                                                     torch::autograd::variable_list&& tangents);

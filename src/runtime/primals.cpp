@@ -62,10 +62,13 @@ std::vector<bool> read_by_gradients(const ir::Graph& joint, Draws count_draws) {
   return reads;
 }
 
+bool is_switched(const ir::InputFacts& facts) {
+  return facts.requires_grad != facts.requires_grad_after;
+}
+
 bool is_changed(const ir::InputFacts& facts) {
   return facts.data_written || facts.history_changed || facts.metadata_changed ||
-         facts.storage != ir::StorageChange::None ||
-         facts.requires_grad != facts.requires_grad_after;
+         facts.storage != ir::StorageChange::None || is_switched(facts);
 }
 
 bool is_only_reshaped(const ir::InputFacts& facts) {
@@ -116,8 +119,11 @@ at::Tensor empty_like_in_storage(const Geometry& geometry, const at::TensorOptio
       .set_(memory.storage(), geometry.offset, geometry.sizes, geometry.strides);
 }
 
-/// The data and the place in autograd's graph that a tensor has now.
-at::Tensor copy_as_found(const at::Tensor& tensor) {
+/// The data and the place in autograd's graph that a tensor has now. A leaf may be written where
+/// its copy is not one; if its flag is switched, the copy must be a leaf, too, of the same
+/// accumulator.
+at::Tensor copy_as_found(const at::Tensor& tensor, bool switched,
+                         autograd::edge_list& accumulators) {
   at::Tensor copy =
       empty_like_in_storage({tensor.sizes().vec(), tensor.strides().vec(), tensor.storage_offset()},
                             tensor.options().requires_grad(std::nullopt));
@@ -125,8 +131,16 @@ at::Tensor copy_as_found(const at::Tensor& tensor) {
     at::AutoDispatchBelowADInplaceOrView below;
     copy.copy_(tensor);
   }
-  if (tensor.requires_grad())
-    autograd::impl::set_gradient_edge(copy, autograd::impl::gradient_edge(tensor));
+  if (!tensor.requires_grad()) return copy;
+  const autograd::Edge edge = autograd::impl::gradient_edge(tensor);
+  if (switched && tensor.is_leaf()) {
+    using Weak = decltype(autograd::AutogradMeta::grad_accumulator_);
+    copy.set_requires_grad(true);
+    autograd::impl::set_grad_accumulator(copy, Weak(edge.function));
+    accumulators.push_back(edge);
+  } else {
+    autograd::impl::set_gradient_edge(copy, edge);
+  }
   return copy;
 }
 
@@ -264,10 +278,16 @@ Snapshot take_snapshot(const PrimalPlan& plan, const ir::Signature& signature,
   for (size_t i : plan.reshaped) snapshot.copies.emplace_back(i, handle_as_found(inputs[i]));
   if (!with_copies) return snapshot;
   snapshot.has_copies = true;
-  for (size_t i : plan.copied) snapshot.copies.emplace_back(i, copy_as_found(inputs[i]));
+  for (size_t i : plan.copied) {
+    const bool switched = is_switched(signature.inputs[i]);
+    snapshot.copies.emplace_back(i, copy_as_found(inputs[i], switched, snapshot.accumulators));
+  }
   for (size_t i : plan.groups) {
     const at::Tensor& base = inputs[signature.inputs.size() + i];
-    const at::Tensor copy = copy_as_found(base);
+    const bool switched = std::ranges::any_of(signature.groups[i].members, [&](int64_t member) {
+      return is_switched(signature.inputs[static_cast<size_t>(member)]);
+    });
+    const at::Tensor copy = copy_as_found(base, switched, snapshot.accumulators);
     for (int64_t member : signature.groups[i].members) {
       const auto position = static_cast<size_t>(member);
       const at::Tensor& tensor = inputs[position];

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <cstdint>
 #include <optional>
@@ -60,7 +61,8 @@ struct Snapshot {
   bool has_copies = false;
   /// Inputs and members of groups with their positions, and the histories that they had.
   std::vector<std::pair<size_t, at::Tensor>> copies;
-  std::vector<at::Tensor> states;  // of the generators
+  torch::autograd::edge_list accumulators;  // of copies that are leaves: those hold them weakly
+  std::vector<at::Tensor> states;           // of the generators
 
   const at::Tensor* copy_of(size_t input) const;
 };

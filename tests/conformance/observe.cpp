@@ -520,10 +520,15 @@ Observation observe(const Program& program, const Call& call, int number,
   const Inputs inputs = make_inputs(program, number);
   const BeforeMap before = look_before(inputs);
   const Tensors random = generator_states(inputs);
+  const bool grad_mode = at::GradMode::is_enabled();
+  bool mode_left = grad_mode;
   Tensors results;
   try {
     Tensors arguments = inputs.arguments;
-    within(settings, [&] { results = call(arguments); });
+    within(settings, [&] {
+      results = call(arguments);
+      mode_left = at::GradMode::is_enabled();
+    });
   } catch (const std::exception& error) {
     observation.error = text_of(error);
     observation.refused = dynamic_cast<const UnsupportedError*>(&error) != nullptr;
@@ -537,7 +542,10 @@ Observation observe(const Program& program, const Call& call, int number,
                                  RecordKind::Error,
                                  observation.error.empty() ? "none" : observation.error,
                                  {}});
+  at::GradMode::set_enabled(grad_mode);  // whatever the function has left
   if (!observation.error.empty()) return observation;
+  observation.records.push_back(
+      {"grad mode after the call", RecordKind::Text, mode_left ? "on" : "off", {}});
   const Tensors drawn = generator_states(inputs);
   for (size_t i = 0; i < drawn.size(); ++i) {
     const std::string which = i == 0 ? "" : " " + std::to_string(i);

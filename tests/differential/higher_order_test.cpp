@@ -232,6 +232,30 @@ TEST(HigherOrder, AWrittenArgumentIsKeptFromTheSecondTimeOn) {
                         })));
 }
 
+// The copy that is kept must be a leaf, too: the function switches its flag again.
+TEST(HigherOrder, AnArgumentMayGiveUpItsGradientInside) {
+  const auto program = [](const Tensor& x, const Tensor& w) {
+    const Tensor y = x.exp() * w.exp();
+    x.requires_grad_(false);
+    return y;
+  };
+  const auto f = tandem::compile(program);
+  const auto second = [](const auto& function, const Tensor& start) {
+    const Tensor x = start.clone().requires_grad_(), w = start.clone().requires_grad_();
+    slope(function(x, w), w).sum().backward();
+    EXPECT_FALSE(x.requires_grad());
+    return std::pair(x.grad(), w.grad());
+  };
+  const Tensor start = torch::randn({3}, torch::kDouble);
+  EXPECT_THROW(second(f, start), UserError);  // copies are kept from now on
+  for (int call = 0; call < 2; ++call) {
+    const auto [x, w] = second(f, start);
+    const auto [expected_x, expected_w] = second(program, start);
+    EXPECT_TRUE(same_bits(x, expected_x));
+    EXPECT_TRUE(same_bits(w, expected_w));
+  }
+}
+
 TEST(HigherOrder, SwitchedOffItKeepsNoArguments) {
   const auto cube = [](const Tensor& x) { return ((x + 1) * (x + 1)).sum(); };
   auto with = tandem::compile(cube);

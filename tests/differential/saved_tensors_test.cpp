@@ -66,6 +66,32 @@ TEST(SavedTensors, NonLeafWrittenBeforeTheBackward) {
   });
 }
 
+// Eager does not come to the nodes of the first result.
+TEST(SavedTensors, OnlyWhatLeadsToTheGradientThatIsAskedForIsLookedAt) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile(
+        [](const Tensor& x, const Tensor& y) { return std::vector<Tensor>{x.exp(), y.exp()}; });
+    const Tensor x = leaf({4}), y = leaf({4}), one = torch::ones({4});
+    const std::vector<Tensor> results = f(x, y);
+    results[0].detach().add_(1);
+    const auto ask = [&](std::vector<Tensor> of, const Tensor& in) {
+      const std::vector<Tensor> tangents(of.size(), one);
+      return torch::autograd::grad(of, {in}, tangents, /*retain_graph=*/true,
+                                   /*create_graph=*/false, /*allow_unused=*/true)[0];
+    };
+    twin.record("of both in y", ask(results, y));
+    twin.record("of the first in y", ask({results[0]}, y));
+    twin.record("of both in x", without_node_name(error_of([&] { ask(results, x); })));
+    twin.record("of the first in x", without_node_name(error_of([&] { ask({results[0]}, x); })));
+    twin.record("of the second in x", ask({results[1]}, x));
+    // What was not looked at is not freed either.
+    twin.record_error("without a kept graph", [&] {
+      torch::autograd::grad({results[1]}, {y}, {one});
+      torch::autograd::grad({results[1]}, {y}, {one});
+    });
+  });
+}
+
 TEST(SavedTensors, WrittenThroughAViewAndThroughDetach) {
   expect_twins_agree([](Twin& twin) {
     auto f = twin.compile([](const Tensor& x, const Tensor& t) { return (x * t).sum(); });

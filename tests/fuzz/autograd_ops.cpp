@@ -30,6 +30,9 @@ std::vector<Op> autograd_ops() {
       OP("detach_", differentiable, kToggle, x.detach_()),
       OP("leaf", floating, kPlain, x.detach().clone().requires_grad_()),
       OP("leaf.view", floating, kPlain, x.detach().requires_grad_()),
+      OP("requires_grad_.off", nullptr, kToggle | kNoResult, x.requires_grad_(false)),
+      OP("grad_mode.off", nullptr, kNoResult, (at::GradMode::set_enabled(false), at::Tensor())),
+      OP("grad_mode.on", nullptr, kNoResult, (at::GradMode::set_enabled(true), at::Tensor())),
   };
 }
 

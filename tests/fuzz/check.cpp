@@ -328,6 +328,7 @@ std::string graph_text(const ProgramSpec& spec) {
   const Settings settings = settings_of(spec, compiled.interpreter);
   torch::manual_seed(100);
   const Inputs inputs = compiled.inputs();
+  const at::AutoGradMode as_it_was(at::GradMode::is_enabled());
   try {
     const auto call = [&] { handle(inputs.arguments); };
     if (settings.around) {

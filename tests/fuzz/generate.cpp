@@ -123,6 +123,7 @@ class Generator {
     may_raise_ = random_.percent(3);
     function(program_.function, live, random_.between(2, 14));
     further(first_closed, live);
+    leave_traces(live);
     return program_;
   }
 
@@ -131,6 +132,7 @@ class Generator {
     if (keep_raising) return true;
     const Interpreter interpreter(program_, false);
     torch::manual_seed(100);
+    const at::AutoGradMode as_it_was(at::GradMode::is_enabled());
     const Tensors arguments = interpreter.make(program_.arguments);
     const Tensors closure = interpreter.make(program_.closure);
     Tensors parameters = given(program_.arguments, arguments);
@@ -614,6 +616,38 @@ class Generator {
     block(chooser, function.statements, size, 0);
     choose_results(chooser, function);
     function.variables = static_cast<int>(live.size());
+  }
+
+  /// Whether no other argument or closed-over tensor shares its memory.
+  bool is_alone(const Tensors& live, size_t argument) const {
+    for (size_t index = 0; index < static_cast<size_t>(program_.function.parameters); ++index) {
+      if (index != argument && live[index].is_alias_of(live[argument])) return false;
+    }
+    return true;
+  }
+
+  /// What the function does to its caller at the end: an argument gives up its gradient, grad mode
+  /// is left changed. Decided by numbers of its own, so that the programs are otherwise the same.
+  void leave_traces(const Tensors& live) {
+    Random random(program_.seed + 0x7ACE5);
+    const auto end_with = [&](const char* op, std::vector<int> operands) {
+      Statement statement;
+      statement.op = find_op(op);
+      statement.operands = std::move(operands);
+      program_.function.statements.push_back(statement);
+    };
+    if (raised_ || program_.around == Around::Inference) return;
+    if (random.percent(4)) {
+      std::vector<int> leaves;
+      for (size_t index = 0; index < program_.arguments.given.size(); ++index) {
+        if (live[index].is_leaf() && live[index].requires_grad() && is_alone(live, index))
+          leaves.push_back(static_cast<int>(index));
+      }
+      if (!leaves.empty()) end_with("requires_grad_.off", {random.one_of(leaves)});
+    }
+    // Of another thread nobody sees the mode.
+    if (random.percent(4) && program_.mode != CallMode::OtherThread)
+      end_with(random.percent(50) ? "grad_mode.off" : "grad_mode.on", {});
   }
 
   /// Ops and writes on what the caller holds afterwards.

@@ -107,12 +107,17 @@ Seen observe(Program& program, const std::function<Tensors(Tensors)>& call, int 
   std::vector<uint32_t> versions;
   for (const at::Tensor& tensor : all) versions.push_back(tensor._version());
   Tensors results, wanted;
+  const at::AutoGradMode as_it_was(true);
   try {
-    around([&] { results = call(arguments); });
+    around([&] {
+      results = call(arguments);
+      seen.facts.push_back({"grad mode", at::GradMode::is_enabled() ? "on" : "off"});
+    });
   } catch (const std::exception& error) {
     seen.facts.push_back({"the call", error_text(error)});
     return seen;
   }
+  at::GradMode::set_enabled(true);
   seen.data.push_back({"default generator", at::detail::getDefaultCPUGenerator().get_state()});
   seen.data.push_back({"own generator", program.generator.get_state()});
   for (size_t i = 0; i < results.size(); ++i) look(seen, "result " + std::to_string(i), results[i]);
@@ -211,12 +216,12 @@ int main() {
       std::exception_ptr error;
       const auto run = [&] {
         try {
-          around([&] { results = handle(list); });
+          results = handle(list);
         } catch (...) {
           error = std::current_exception();
         }
       };
-      if (kOtherThread) std::thread(run).join();
+      if (kOtherThread) std::thread([&] { around(run); }).join();
       else run();
       if (error) std::rethrow_exception(error);
       return results;

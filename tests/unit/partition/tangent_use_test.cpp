@@ -22,6 +22,7 @@ TEST(TangentUse, FormulasOfTheirOwnShareNothing) {
     })"));
   EXPECT_EQ(use.readers, (std::vector<Flags>{{true, true}, {false, true}}));
   EXPECT_EQ(use.shared, (std::vector<Flags>{{true, false}, {false, true}}));
+  EXPECT_EQ(use.gradients, (std::vector<Flags>{{true, true}, {false, true}}));
 }
 
 // The sum reads nothing saved; the formula behind it does, for both.
@@ -46,6 +47,7 @@ TEST(TangentUse, GradientWithoutATangentIsReadForAllOfThem) {
     })"));
   EXPECT_EQ(use.readers, (std::vector<Flags>{{true, true}}));
   EXPECT_EQ(use.shared, (std::vector<Flags>{{false, false}, {false, false}}));
+  EXPECT_EQ(use.gradients, (std::vector<Flags>{{true, true}}));
 }
 
 }  // namespace
