@@ -47,10 +47,10 @@ struct OpInfo {
   bool reads_data = false;  // returns a C++ value computed from data: item, equal
   CostClass cost = CostClass::Other;
   FusionKind fusion = FusionKind::None;
-  bool cheap = false;  // a view, a pointwise op or its like: computed twice rather than kept
-  bool has_rule = false;             // our own metadata rule answers
+  bool cheap = false;     // a view, a pointwise op or its like: computed twice rather than kept
+  bool has_rule = false;  // our own metadata rule answers
 
-  /// May be dropped when nobody reads its results (design ruling: draws and effects may not).
+  /// May be dropped when nobody reads its results (draws and effects may not).
   bool removable() const { return !random && !has_effect && !writes_arguments && !hidden_writes; }
   /// Happens as often as eager does it, and in eager's order.
   bool must_happen() const { return random || has_effect; }

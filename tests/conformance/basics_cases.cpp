@@ -415,84 +415,85 @@ Category basics() {
       return {at::rms_norm(a[0], {16}, a[1], 1e-5)};
     };
   };
-  return {"Basics: calling convention, grad mode, training/inference choice",
-          {
-              {"test_non_tensor_and_none_inputs", non_tensor_and_none_inputs},
-              {"test_single_output",
-               [](Session& session) {
-                 const Function sum = [](Tensors& a) -> Tensors { return {a[0] + a[1]}; };
-                 session.judge(two_inputs(true, false), sum);
-                 session.judge(two_inputs(false, false), sum);
-               }},
-              {"test_multi_output", multi_output},
-              {"test_multi_output_list", multi_output_list},
-              {"test_to_dense_strided_tensor", to_dense_strided_tensor},
-              {"test_complex_linear", complex_linear},
-              {"test_input_mutation_simple_with_none_and_nontensor",
-               mutation_simple_with_none_and_nontensor},
-              {"test_composite_impl_compile", composite_impl_compile},
-              judged("test_input_inplace_requires_grad_true", plain({{3, 3}, {3, 3}}),
-                     [](Tensors& a) -> Tensors {
-                       a[0].requires_grad_(true);
-                       return {a[0] * a[1]};
-                     }),
-              {"test_no_grad_input_output", no_grad_input_output},
-              {"test_grad_context", grad_context, differs("ruling 7")},
-              {"test_module", linear_relu_module},
-              {"test_inference_mode", inference_mode},
-              {"test_generate_gives_inference_graph", generate_gives_inference_graph},
-              closed_form(
-                  "test_backward_prologue_correctness_multi_output", {{4}, {4}},
-                  [](Tensors& a) -> Tensors { return {a[0] * a[1], a[0] + a[1]}; },
-                  [](Tensors& a) -> Tensors { return {a[1] + 1, a[0] + 1}; }),
-              judged("test_compiled_forward_correctness", leaves({{4}, {4}}),
-                     [](Tensors& a) -> Tensors { return {a[0] * a[1] + a[0]}; }),
-              closed_form(
-                  "test_compiled_backward_correctness", {{4}, {4}},
-                  [](Tensors& a) -> Tensors { return {a[0] * a[1]}; },
-                  [](Tensors& a) -> Tensors { return {a[1], a[0]}; }),
-              closed_form(
-                  "test_compiled_backward_multiple_outputs", {{4}},
-                  [](Tensors& a) -> Tensors { return {a[0] * 3, a[0] * a[0]}; },
-                  [](Tensors& a) -> Tensors { return {3 + 2 * a[0]}; }),
-              closed_form(
-                  "test_backward_epilogue_correctness", {{4}, {4}},
-                  [](Tensors& a) -> Tensors { return {a[0] * a[1]}; },
-                  [](Tensors& a) -> Tensors { return {a[1], a[0]}; }),
-              closed_form(
-                  "test_backward_epilogue_correctness_multi_output", {{4}},
-                  [](Tensors& a) -> Tensors { return {a[0] * 2, a[0] * 3}; },
-                  [](Tensors& a) -> Tensors { return {torch::full_like(a[0], 5)}; }),
-              {"test_aot_stage2_keeps_aot_config_immutable_for_lazy_backward",
-               stages_keep_their_configuration, differs("ruling 7")},
-              {"test_aot_stage2_uses_explicit_inference_compiler", explicit_inference_compiler},
-              judged(
-                  "test_aot_dispatch_output_requires_grad_in_no_grad_views", non_leaves({{2, 3}}),
-                  [](Tensors& a) -> Tensors { return {a[0].view(-1), a[0].sin()}; },
-                  without_grad_mode()),
-              {"test_aot_module_simplified", module_simplified},
-              judged_both("test_lift_fresh_copy_in_graph", {{3}},
-                          [](Tensors& a) -> Tensors {
-                            const at::Tensor numbers = torch::tensor({1.5, -2.0, 3.25});
-                            return {at::lift_fresh_copy(numbers) * a[0]};
-                          }),
-              {"test_inference_python_dispatcher", upsampled},
-              judged("test_layer_norm", plain({{8, 16}, {16}, {16}}), normalised(true),
-                     of_kind(EntryKind::inference)),
-              judged("test_rms_norm", plain({{8, 16}, {16}}), normalised(false),
-                     of_kind(EntryKind::inference)),
-              judged("test_training_with_detach_indices", non_leaves({{4}, {4}}),
-                     [](Tensors& a) -> Tensors { return {a[0] * a[1].detach()}; }),
-              {"test_grad_enabled_mutation", grad_enabled_mutation},
-              {"test_LSTM", lstm},
-              judged_both("test_nn_parameter_construction", {{4}},
-                          [](Tensors& a) -> Tensors {
-                            const at::Tensor p = torch::ones({4}).set_requires_grad(true);
-                            return {a[0] * 2 + p};
-                          }),
-              {"test_alias_inputs", alias_inputs},
-              {"test_aot_grad_mode_mutation", grad_mode_mutation},
-          }};
+  return {
+      "Basics: calling convention, grad mode, training/inference choice",
+      {
+          {"test_non_tensor_and_none_inputs", non_tensor_and_none_inputs},
+          {"test_single_output",
+           [](Session& session) {
+             const Function sum = [](Tensors& a) -> Tensors { return {a[0] + a[1]}; };
+             session.judge(two_inputs(true, false), sum);
+             session.judge(two_inputs(false, false), sum);
+           }},
+          {"test_multi_output", multi_output},
+          {"test_multi_output_list", multi_output_list},
+          {"test_to_dense_strided_tensor", to_dense_strided_tensor},
+          {"test_complex_linear", complex_linear},
+          {"test_input_mutation_simple_with_none_and_nontensor",
+           mutation_simple_with_none_and_nontensor},
+          {"test_composite_impl_compile", composite_impl_compile},
+          judged("test_input_inplace_requires_grad_true", plain({{3, 3}, {3, 3}}),
+                 [](Tensors& a) -> Tensors {
+                   a[0].requires_grad_(true);
+                   return {a[0] * a[1]};
+                 }),
+          {"test_no_grad_input_output", no_grad_input_output},
+          {"test_grad_context", grad_context, differs("the backward is compiled with the call")},
+          {"test_module", linear_relu_module},
+          {"test_inference_mode", inference_mode},
+          {"test_generate_gives_inference_graph", generate_gives_inference_graph},
+          closed_form(
+              "test_backward_prologue_correctness_multi_output", {{4}, {4}},
+              [](Tensors& a) -> Tensors { return {a[0] * a[1], a[0] + a[1]}; },
+              [](Tensors& a) -> Tensors { return {a[1] + 1, a[0] + 1}; }),
+          judged("test_compiled_forward_correctness", leaves({{4}, {4}}),
+                 [](Tensors& a) -> Tensors { return {a[0] * a[1] + a[0]}; }),
+          closed_form(
+              "test_compiled_backward_correctness", {{4}, {4}},
+              [](Tensors& a) -> Tensors { return {a[0] * a[1]}; },
+              [](Tensors& a) -> Tensors { return {a[1], a[0]}; }),
+          closed_form(
+              "test_compiled_backward_multiple_outputs", {{4}},
+              [](Tensors& a) -> Tensors { return {a[0] * 3, a[0] * a[0]}; },
+              [](Tensors& a) -> Tensors { return {3 + 2 * a[0]}; }),
+          closed_form(
+              "test_backward_epilogue_correctness", {{4}, {4}},
+              [](Tensors& a) -> Tensors { return {a[0] * a[1]}; },
+              [](Tensors& a) -> Tensors { return {a[1], a[0]}; }),
+          closed_form(
+              "test_backward_epilogue_correctness_multi_output", {{4}},
+              [](Tensors& a) -> Tensors { return {a[0] * 2, a[0] * 3}; },
+              [](Tensors& a) -> Tensors { return {torch::full_like(a[0], 5)}; }),
+          {"test_aot_stage2_keeps_aot_config_immutable_for_lazy_backward",
+           stages_keep_their_configuration, differs("the backward is compiled with the call")},
+          {"test_aot_stage2_uses_explicit_inference_compiler", explicit_inference_compiler},
+          judged(
+              "test_aot_dispatch_output_requires_grad_in_no_grad_views", non_leaves({{2, 3}}),
+              [](Tensors& a) -> Tensors { return {a[0].view(-1), a[0].sin()}; },
+              without_grad_mode()),
+          {"test_aot_module_simplified", module_simplified},
+          judged_both("test_lift_fresh_copy_in_graph", {{3}},
+                      [](Tensors& a) -> Tensors {
+                        const at::Tensor numbers = torch::tensor({1.5, -2.0, 3.25});
+                        return {at::lift_fresh_copy(numbers) * a[0]};
+                      }),
+          {"test_inference_python_dispatcher", upsampled},
+          judged("test_layer_norm", plain({{8, 16}, {16}, {16}}), normalised(true),
+                 of_kind(EntryKind::inference)),
+          judged("test_rms_norm", plain({{8, 16}, {16}}), normalised(false),
+                 of_kind(EntryKind::inference)),
+          judged("test_training_with_detach_indices", non_leaves({{4}, {4}}),
+                 [](Tensors& a) -> Tensors { return {a[0] * a[1].detach()}; }),
+          {"test_grad_enabled_mutation", grad_enabled_mutation},
+          {"test_LSTM", lstm},
+          judged_both("test_nn_parameter_construction", {{4}},
+                      [](Tensors& a) -> Tensors {
+                        const at::Tensor p = torch::ones({4}).set_requires_grad(true);
+                        return {a[0] * 2 + p};
+                      }),
+          {"test_alias_inputs", alias_inputs},
+          {"test_aot_grad_mode_mutation", grad_mode_mutation},
+      }};
 }
 
 }  // namespace tandem::conformance

@@ -34,7 +34,7 @@ struct Standing {
   enum class Kind { Passes, Later, Differs };
   Kind kind = Kind::Passes;
   Feature feature{};
-  std::string words{};  // Later: part of the text of the refusal. Differs: row or ruling
+  std::string words{};  // Later: part of the text of the refusal. Differs: why
 };
 
 /// The feature is missing, and what shows it is an error that contains these words: a refusal of
@@ -42,9 +42,8 @@ struct Standing {
 inline Standing later(Feature feature, std::string words) {
   return {Standing::Kind::Later, feature, std::move(words)};
 }
-/// We do better or other on purpose: a row of the list of deviations ("capture 13.1") or a ruling
-/// ("ruling 12"). The body checks what we do instead.
-inline Standing differs(std::string row) { return {Standing::Kind::Differs, {}, std::move(row)}; }
+/// We do better or other on purpose, and why. The body checks what we do instead.
+inline Standing differs(std::string why) { return {Standing::Kind::Differs, {}, std::move(why)}; }
 
 /// What the body of a case works with. Its own EXPECT_ lines count, too.
 class Session {

@@ -49,7 +49,7 @@ using MakeProgram = std::function<Program()>;
 /// What is special about a program. Each field is an exception that must be on the list of
 /// differences (docs/reference/differences.md) or a fact that eager has no word for.
 struct Settings {
-  /// Gradients may differ in the last bits: sums in another order (ruling 25).
+  /// Gradients may differ in the last bits: sums in another order.
   bool sums_may_round = false;
   /// Data may differ, too: in-place ops on memory with gaps.
   bool values_may_round = false;
@@ -69,7 +69,7 @@ struct Settings {
   /// The backward computes values again, from arguments and results: it finds writes to those where
   /// eager has saved something else.
   bool recomputes = false;
-  /// A custom function returns undefined gradients. Eager's engine passes them on without looking at
+  /// A custom function returns undefined gradients. Eager passes them on without looking at
   /// what was saved, or not at all; a compiled backward may find that it was written.
   bool undefined_gradients = false;
   /// Gradients are taken inside: those of what was written through a view are views themselves in

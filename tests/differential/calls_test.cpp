@@ -428,7 +428,7 @@ TEST(Calls, BackwardTwiceNeedsRetainGraphAsInEager) {
   }
 }
 
-// Ruling on undefined tangents: no zeros for a parameter that the loss does not depend on.
+// No zeros for a parameter that the loss does not depend on.
 TEST(Calls, GradientOfAnUnusedBranchStaysUndefined) {
   at::Tensor a = leaf({4}), b = leaf({4});
   auto f = tandem::compile([](const at::Tensor& x, const at::Tensor& y) {

@@ -127,6 +127,25 @@ TEST(Hooks, OnGraphsForOneInputOnly) {
   });
 }
 
+TEST(Hooks, OnAResultThatLeadsToNoInput) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x) {
+      const Tensor inner = torch::full({4}, 3.0, torch::requires_grad());
+      return std::vector<Tensor>{x.exp(), inner.sin()};
+    });
+    const Tensor x = leaf({4});
+    const std::vector<Tensor> results = f(x);
+    results[1].register_hook(watch(twin, "result"));
+    const Tensor y = (results[0] * results[1] * results[1]).sum();
+    const Tensor first = autograd::grad({y}, {x}, {}, true, /*create_graph=*/true)[0];
+    twin.record("gradient", first);
+    first.sum().backward({}, /*retain_graph=*/true);
+    twin.record("second gradient", x.grad());
+    y.backward();
+    twin.record("gradients", x.grad());
+  });
+}
+
 TEST(Hooks, OnAResultThatIsAViewOfAnArgument) {
   expect_twins_agree([](Twin& twin) {
     auto f = twin.compile([](const Tensor& x) { return std::pair{x.t(), x.exp()}; });

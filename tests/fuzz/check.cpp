@@ -138,7 +138,7 @@ Settings settings_of(const ProgramSpec& spec, const Interpreter& interpreter) {
   settings.rounding_floor = 1;
   const bool other_formula = any_op_in(spec, [](const Op& op) { return op.has(kOtherFormula); });
   const bool inner_grad = any_op_in(spec, [](const Op& op) { return op.has(kInnerGrad); });
-  // On a backend that rounds, ruling 4 is the measure of that.
+  // On a backend that rounds, the run in float64 is the measure of that.
   const bool rounds = spec.rounds && !testing::backend_rounds();
   settings.values_may_round = rounds || (other_formula && inner_grad);
   settings.sums_may_round = rounds || other_formula;
@@ -153,8 +153,10 @@ Settings settings_of(const ProgramSpec& spec, const Interpreter& interpreter) {
                                       return op.name == "custom.undefined_gradient";
                                     });
   settings.inner_gradients = inner_grad;
-  settings.undefined_gradients =
-      any_op_in(spec, [](const Op& op) { return op.name == "custom.undefined_gradient"; });
+  // What is switched off is not asked for: the same holds on the way there.
+  settings.undefined_gradients = any_op_in(spec, [](const Op& op) {
+    return op.name == "custom.undefined_gradient" || op.name == "requires_grad_.off";
+  });
   const char* partitioner = std::getenv("TANDEM_PARTITIONER");
   settings.recomputes =
       testing::backend_rounds() ||  // it fuses, too

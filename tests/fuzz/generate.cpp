@@ -316,6 +316,7 @@ class Generator {
       const at::Tensor& result = chooser.value(statement.results[0]);
       lost_zeros_ = lost_zeros_ || x.numel() == result.numel();
     }
+    used_custom_ = used_custom_ || statement.op->has(kCustom);
     const bool draws = statement.on_drawn || statement.op->has(kRandom);
     const std::string_view name = statement.op->name;
     const bool expands =
@@ -618,9 +619,13 @@ class Generator {
     function.variables = static_cast<int>(live.size());
   }
 
-  /// Whether no other argument or closed-over tensor shares its memory.
+  /// Whether no other argument or closed-over tensor shares its memory, nor a view that a custom
+  /// function may have returned.
   bool is_alone(const Tensors& live, size_t argument) const {
-    for (size_t index = 0; index < static_cast<size_t>(program_.function.parameters); ++index) {
+    const size_t others =
+        used_custom_ ? live.size() : static_cast<size_t>(program_.function.parameters);
+    for (size_t index = 0; index < others; ++index) {
+      if (!live[index].defined()) continue;
       if (index != argument && live[index].is_alias_of(live[argument])) return false;
     }
     return true;
@@ -688,6 +693,7 @@ class Generator {
   std::set<const void*> expanded_{};  // storages of which expand() has made a view
   bool may_raise_ = false, raised_ = false, in_loop_ = false;
   bool in_enable_grad_ = false;
+  bool used_custom_ = false;
   bool seen_gaps_ = false, seen_rounding_ = false;
 };
 

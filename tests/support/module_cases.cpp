@@ -129,7 +129,7 @@ void expect_same(const Tensors& eager, const Tensors& compiled, const char* what
                  bool exact = true) {
   ASSERT_EQ(eager.size(), compiled.size()) << what;
   for (size_t i = 0; i < eager.size(); ++i) {
-    if (exact || backend_rounds()) {  // ruling 4 knows what is close
+    if (exact || backend_rounds()) {  // the run in float64 knows what is close
       EXPECT_TRUE(same_bits(eager[i], compiled[i])) << what << " " << i;
     } else {
       EXPECT_TRUE(close(eager[i], compiled[i])) << what << " " << i;

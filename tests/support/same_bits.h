@@ -28,7 +28,8 @@ inline double adam_eps() { return backend_rounds() ? 1e-4 : 1e-8; }
 class RoundingJudge {
  public:
   virtual ~RoundingJudge() = default;
-  /// Nothing if it does not know the tensor; empty if `compiled` is within ruling 4; else why not.
+  /// Nothing if it does not know the tensor; empty if `compiled` is within the bounds; else why
+  /// not.
   virtual std::optional<std::string> beyond(const at::Tensor& eager,
                                             const at::Tensor& compiled) const = 0;
 };
@@ -51,7 +52,7 @@ inline bool differs_by_rounding(const at::Tensor& a, const at::Tensor& b) {
 }
 
 /// Equal in everything that a program can read off a tensor, data bit for bit. If the backend
-/// rounds, the data of numbers is judged by ruling 4, against eager's `a`.
+/// rounds, the data of numbers is judged by the bounds of WideRun, against eager's `a`.
 inline ::testing::AssertionResult same_bits(const at::Tensor& a, const at::Tensor& b) {
   if (a.defined() != b.defined()) {
     return ::testing::AssertionFailure() << (a.defined() ? "defined" : "undefined") << " against "

@@ -11,7 +11,7 @@
 
 namespace tandem::testing {
 
-/// The judge of ruling 4: an eager run of which every op is done once more in float64, with the
+/// The judge of rounding: an eager run of which every op is done once more in float64, with the
 /// same draws, the same integers and the same decisions.
 ///
 /// Beside the memory of each floating tensor lies the same in float64, and once more in float32. An
@@ -44,7 +44,7 @@ class WideRun : public RoundingJudge {
   /// The same in float32.
   at::Tensor narrow(const at::Tensor& tensor) const;
 
-  /// Empty if `compiled` is where ruling 4 wants it; otherwise distances and bound. The largest
+  /// Empty if `compiled` is within the bounds; otherwise distances and bound. The largest
   /// value is that of all that ops of the run have given: a sum of zero may come from large
   /// numbers.
   std::optional<std::string> beyond(const at::Tensor& eager,

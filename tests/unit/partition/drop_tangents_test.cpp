@@ -143,7 +143,7 @@ TEST(DropTangents, ComputesWhatIsNotLinearWithZeros) {
     })");
 }
 
-// Ruling on random ops: same draws in number and order, whoever reads them.
+// The same draws in number and order, whoever reads them.
 TEST(DropTangents, KeepsADrawMadeFromAnUndefinedTangent) {
   constexpr char text[] = R"(
     graph g.backward(%s: f32[3] saved 0, %d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {

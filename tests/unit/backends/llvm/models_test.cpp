@@ -8,8 +8,8 @@
 #include <memory>
 #include <string>
 
-// Whole training steps, judged as design ruling 4 says: the distance of every result and gradient
-// to eager in float64 is at most twice that of eager in float32, plus 16 eps of the largest value.
+// Whole training steps: the distance of every result and gradient to eager in float64 is at most
+// twice that of eager in float32, plus 16 eps of the largest value.
 
 namespace tandem {
 namespace {

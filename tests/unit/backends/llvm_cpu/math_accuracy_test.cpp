@@ -159,7 +159,7 @@ TEST(VectorMath, IsAsAccurateAsItsPageSays) {
     for (auto set = sets.rbegin(); set != sets.rend(); ++set) {
       const Error ours = error_of(function, x, generated(function, x, *set).data());
       row += base::str(" | ", std::ceil(ours.largest * 10) / 10);
-      // Ruling 4 of the design: at most 2 units further from the truth than eager.
+      // At most 2 units further from the truth than eager.
       EXPECT_LE(ours.largest, eagers.largest + 2) << name(*set) << " at " << ours.at;
       if (print) continue;
       ASSERT_TRUE(page.contains(function.name));
