@@ -77,14 +77,14 @@ Tensors packed(const std::tuple<T...>& tuple) {
 }
 
 /// A row of the table; the expression is run and printed.
-#define TANDEM_FUZZ_OP(name, pattern, traits, ...)                   \
-  ::tandem::fuzz::Op {                                               \
-    name, #__VA_ARGS__,                                              \
-        [](::tandem::fuzz::Operands& operands) {                     \
-          auto& [x, y, z, w, xs, i, j, k, s, c, d, t, g] = operands; \
-          return ::tandem::fuzz::packed(__VA_ARGS__);                \
-        },                                                           \
-        pattern, traits                                              \
+#define TANDEM_FUZZ_OP(name, pattern, traits, ...)                                    \
+  ::tandem::fuzz::Op {                                                                \
+    name, #__VA_ARGS__,                                                               \
+        [](::tandem::fuzz::Operands& operands) {                                      \
+          [[maybe_unused]] auto& [x, y, z, w, xs, i, j, k, s, c, d, t, g] = operands; \
+          return ::tandem::fuzz::packed(__VA_ARGS__);                                 \
+        },                                                                            \
+        pattern, traits                                                               \
   }
 
 }  // namespace tandem::fuzz
