@@ -119,28 +119,29 @@ at::Tensor empty_like_in_storage(const Geometry& geometry, const at::TensorOptio
       .set_(memory.storage(), geometry.offset, geometry.sizes, geometry.strides);
 }
 
-/// The data and the place in autograd's graph that a tensor has now. A leaf may be written where
-/// its copy is not one; if its flag is switched, the copy must be a leaf, too, of the same
-/// accumulator.
-at::Tensor copy_as_found(const at::Tensor& tensor, bool switched,
-                         autograd::edge_list& accumulators) {
+at::Tensor copy_of_data(const at::Tensor& tensor) {
   at::Tensor copy =
       empty_like_in_storage({tensor.sizes().vec(), tensor.strides().vec(), tensor.storage_offset()},
                             tensor.options().requires_grad(std::nullopt));
-  {
-    at::AutoDispatchBelowADInplaceOrView below;
-    copy.copy_(tensor);
-  }
-  if (!tensor.requires_grad()) return copy;
-  const autograd::Edge edge = autograd::impl::gradient_edge(tensor);
-  if (switched && tensor.is_leaf()) {
-    using Weak = decltype(autograd::AutogradMeta::grad_accumulator_);
-    copy.set_requires_grad(true);
-    autograd::impl::set_grad_accumulator(copy, Weak(edge.function));
-    accumulators.push_back(edge);
-  } else {
-    autograd::impl::set_gradient_edge(copy, edge);
-  }
+  at::AutoDispatchBelowADInplaceOrView below;
+  return copy.copy_(tensor);
+}
+
+/// The data and the place in autograd's graph that a tensor has now. No leaf: the function may
+/// write it.
+at::Tensor copy_as_found(const at::Tensor& tensor) {
+  at::Tensor copy = copy_of_data(tensor);
+  if (tensor.requires_grad())
+    autograd::impl::set_gradient_edge(copy, autograd::impl::gradient_edge(tensor));
+  return copy;
+}
+
+/// The same of a leaf whose flag the function switches, which it may do with leaves only.
+at::Tensor leaf_as_found(const at::Tensor& leaf, autograd::edge_list& accumulators) {
+  using Weak = decltype(autograd::AutogradMeta::grad_accumulator_);
+  at::Tensor copy = copy_of_data(leaf).set_requires_grad(true);
+  accumulators.push_back(autograd::impl::gradient_edge(leaf));
+  autograd::impl::set_grad_accumulator(copy, Weak(accumulators.back().function));
   return copy;
 }
 
@@ -279,15 +280,14 @@ Snapshot take_snapshot(const PrimalPlan& plan, const ir::Signature& signature,
   if (!with_copies) return snapshot;
   snapshot.has_copies = true;
   for (size_t i : plan.copied) {
-    const bool switched = is_switched(signature.inputs[i]);
-    snapshot.copies.emplace_back(i, copy_as_found(inputs[i], switched, snapshot.accumulators));
+    const ir::InputFacts& facts = signature.inputs[i];
+    const bool gives_up = facts.is_leaf && facts.requires_grad && is_switched(facts);
+    snapshot.copies.emplace_back(
+        i, gives_up ? leaf_as_found(inputs[i], snapshot.accumulators) : copy_as_found(inputs[i]));
   }
   for (size_t i : plan.groups) {
     const at::Tensor& base = inputs[signature.inputs.size() + i];
-    const bool switched = std::ranges::any_of(signature.groups[i].members, [&](int64_t member) {
-      return is_switched(signature.inputs[static_cast<size_t>(member)]);
-    });
-    const at::Tensor copy = copy_as_found(base, switched, snapshot.accumulators);
+    const at::Tensor copy = copy_as_found(base);
     for (int64_t member : signature.groups[i].members) {
       const auto position = static_cast<size_t>(member);
       const at::Tensor& tensor = inputs[position];
