@@ -27,43 +27,58 @@ TensorGuard::TensorGuard(const at::Tensor& tensor)
   if (!defined_) return;
   dtype_ = tensor.dtype();
   device_ = tensor.device();
-  on_cpu_ = device_.is_cpu();
-  rank_ = static_cast<size_t>(tensor.dim());
+  rank_ = static_cast<uint32_t>(tensor.dim());
   geometry_.append(tensor.sizes().begin(), tensor.sizes().end());
   geometry_.append(tensor.strides().begin(), tensor.strides().end());
   requires_grad_ = tensor.requires_grad();
   leaf_ = tensor.is_leaf();
-  wrapped_number_ = tensor.unsafeGetTensorImpl()->is_wrapped_number();
+  c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  wrapped_number_ = impl.is_wrapped_number();
+  const c10::impl::SizesAndStrides& stored = impl.sizes_and_strides();
+  is_stored_ = libtorch::has_traits(impl) && tensor.sizes().data() == stored.sizes_data() &&
+               tensor.strides().data() == stored.strides_data();
+  traits_ = libtorch::traits(impl);
 }
 
 bool TensorGuard::matches(const at::Tensor& tensor) const {
+  return looks_the_same(*tensor.unsafeGetTensorImpl()) || matches_in_detail(tensor);
+}
+
+inline bool TensorGuard::looks_the_same(c10::TensorImpl& impl) const {
+  // Equal traits mean that the sizes and strides of this one are stored, too.
+  const c10::impl::SizesAndStrides& stored = impl.sizes_and_strides();
+  const size_t rank = rank_;
+  if (!is_stored_ || libtorch::traits(impl) != traits_ || impl.key_set().raw_repr() != keys_ ||
+      stored.size() != rank) {
+    return false;
+  }
+  const int64_t* const sizes = stored.sizes_data();
+  const int64_t* const strides = stored.strides_data();
+  const int64_t* const expected = geometry_.data();
+  int64_t differing = 0;
+  for (size_t i = 0; i < rank; ++i) {
+    differing |= (sizes[i] ^ expected[i]) | (strides[i] ^ expected[rank + i]);
+  }
+  if (differing != 0) return false;
+  const auto* meta =
+      static_cast<const torch::autograd::AutogradMeta*>(libtorch::autograd_meta(impl));
+  if (!meta) return !requires_grad_;
+  return !meta->is_view_ && !meta->fw_grad_ && meta->requires_grad_ == (requires_grad_ && leaf_) &&
+         static_cast<bool>(meta->grad_fn_) == (requires_grad_ && !leaf_);
+}
+
+bool TensorGuard::matches_in_detail(const at::Tensor& tensor) const {
   const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   // An undefined tensor has no key at all, a defined one at least one.
   if (impl.key_set().raw_repr() != keys_) return false;
   if (!defined_) return true;
-  const at::IntArrayRef sizes = impl.sizes(), strides = impl.strides();
-  const size_t rank = rank_;
-  if (impl.dtype() != dtype_ || sizes.size() != rank) return false;
-  const int64_t* expected = geometry_.data();
-  int64_t differing = impl.is_wrapped_number() != wrapped_number_;
-  for (size_t i = 0; i < rank; ++i) {
-    differing |= (sizes[i] ^ expected[i]) | (strides[i] ^ expected[rank + i]);
+  if (impl.dtype() != dtype_ || impl.device() != device_ || impl.sizes() != sizes() ||
+      impl.strides() != strides() || impl.is_wrapped_number() != wrapped_number_) {
+    return false;
   }
-  // The keys tell the kind of device; of CPUs there is one.
-  if (differing != 0 || (!on_cpu_ && impl.device() != device_)) return false;
-
-  const auto* meta =
-      static_cast<const torch::autograd::AutogradMeta*>(libtorch::autograd_meta(impl));
-  if (!meta) return !requires_grad_;
   // Entries know nothing of forward-mode derivatives: a tensor that carries one fits none of them.
-  const bool plain = !meta->fw_grad_ && !meta->is_view_;
-  const bool has_history = static_cast<bool>(meta->grad_fn_);
-  if (plain) [[likely]] {
-    return meta->requires_grad_ == (requires_grad_ && leaf_) &&
-           has_history == (requires_grad_ && !leaf_);
-  }
   // A write to its base may have given a view a history since; only the accessors look there.
-  return !meta->fw_grad_ && tensor.requires_grad() == requires_grad_ &&
+  return !is_dual(tensor) && tensor.requires_grad() == requires_grad_ &&
          (!requires_grad_ || tensor.is_leaf() == leaf_);
 }
 

@@ -8,8 +8,8 @@
 namespace tandem::runtime {
 
 /// Everything about a tensor that the trace could have depended on, but its data and place in
-/// memory. `matches` is on the path of every call, once per argument and parameter: it reads the
-/// fields in place, and what differs is worked out afterwards.
+/// memory. `matches` is on the path of every call, once per argument and parameter: it compares
+/// what lies side by side in the tensor at once, and what differs is worked out afterwards.
 class TensorGuard {
  public:
   explicit TensorGuard(const at::Tensor& tensor);
@@ -21,20 +21,24 @@ class TensorGuard {
   std::string to_string() const;
 
  private:
+  /// Sufficient for a match, not necessary.
+  bool looks_the_same(c10::TensorImpl& impl) const;
+  bool matches_in_detail(const at::Tensor& tensor) const;
   at::IntArrayRef sizes() const { return {geometry_.data(), rank_}; }
   at::IntArrayRef strides() const { return {geometry_.data() + rank_, rank_}; }
 
   // Backend, layout, conjugate and negative bits, inference tensors; empty of an undefined tensor.
   uint64_t keys_ = 0;
+  uint64_t traits_ = 0;  // dtype, device, flags
+  uint32_t rank_ = 0;
   caffe2::TypeMeta dtype_;
   at::Device device_ = at::kCPU;
-  bool on_cpu_ = true;
   bool defined_ = false;
+  bool is_stored_ = false;  // sizes and strides lie in the tensor: no accessor computes them
   bool requires_grad_ = false;
   bool leaf_ = true;  // in-place writes to leaves raise
   bool wrapped_number_ = false;
-  size_t rank_ = 0;
-  c10::SmallVector<int64_t, 8> geometry_;  // sizes, then strides
+  c10::SmallVector<int64_t, 4> geometry_;  // sizes, then strides
 };
 
 }  // namespace tandem::runtime

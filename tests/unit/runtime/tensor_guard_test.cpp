@@ -1,6 +1,9 @@
 #include "runtime/tensor_guard.h"
 
+#include "ops/private_members.h"
+
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <torch/torch.h>
 
 namespace tandem::runtime {
@@ -45,6 +48,39 @@ TEST(TensorGuard, EveryFieldFlippedOnce) {
     EXPECT_NE(guard.difference(changed).find(flip.difference), std::string::npos)
         << flip.what << ": " << guard.difference(changed);
   }
+}
+
+TEST(TensorGuard, SizesThatDoNotFitIntoTheTensorLieElsewhere) {
+  const at::Tensor model = torch::ones({2, 1, 2, 1, 2, 1, 3});
+  const TensorGuard guard(model);
+  EXPECT_TRUE(guard.matches(torch::zeros({2, 1, 2, 1, 2, 1, 3})));
+  EXPECT_FALSE(guard.matches(torch::ones({2, 1, 2, 1, 2, 1, 4})));
+  EXPECT_FALSE(guard.matches(model.transpose(0, 2)));
+  EXPECT_FALSE(guard.matches(torch::ones({2, 3})));
+}
+
+TEST(TensorGuard, TheWordOfTraitsHoldsWhatItSays) {
+  const auto traits = [](const at::Tensor& tensor) {
+    EXPECT_TRUE(libtorch::has_traits(*tensor.unsafeGetTensorImpl()));
+    return libtorch::traits(*tensor.unsafeGetTensorImpl());
+  };
+  const at::Tensor model = torch::ones({});
+  at::Tensor number = torch::ones({});
+  number.unsafeGetTensorImpl()->set_wrapped_number(true);
+  EXPECT_NE(traits(model), traits(number));
+  EXPECT_NE(traits(model), traits(model.to(torch::kDouble)));
+  EXPECT_NE(traits(model), traits(model.to(torch::kMeta)));
+  EXPECT_NE(traits(model), traits(at::Tensor())) << "an undefined tensor computes its strides";
+  // Nor anything else: what the memory of a new tensor held before is none of it.
+  std::vector<at::Tensor> many;  // more than lie ready to be used again
+  for (int contents : {1, 254}) {
+    mallopt(M_PERTURB, contents);
+    for (int i = 0; i < 50; ++i) {
+      many.push_back(torch::ones({5, 3}));
+      EXPECT_EQ(traits(model), traits(many.back())) << contents;
+    }
+  }
+  mallopt(M_PERTURB, 0);
 }
 
 TEST(TensorGuard, LeavesAndHistories) {
