@@ -10,8 +10,8 @@ venv=${1:-.venv}
 torch_version=${2:-2.13.0}
 packages=(
   binutils ca-certificates ccache clang-19 clang-format-19 clang-tidy-19 cmake g++ git libbenchmark-dev
-  libboost-dev libcli11-dev libdw-dev libfmt-dev libgtest-dev libxxhash-dev libzstd-dev lld-19 llvm-19 llvm-19-dev make ninja-build
-  python3 zlib1g-dev
+  libboost-dev libclang-rt-19-dev libcli11-dev libdw-dev libfmt-dev libgtest-dev libxxhash-dev libzstd-dev
+  lld-19 llvm-19 llvm-19-dev make ninja-build python3 zlib1g-dev
 )
 
 has_package() { grep -qx "$1 installed" <<<"$installed"; }

@@ -59,7 +59,8 @@ size_t place_of(const c10::TensorImpl& tensor, Member member) {
 
 /// Dtype, device and all the flags of a tensor, in one word: which accessors are overridden,
 /// whether it is a wrapped number, whether sizes are symbolic, and what follows from sizes and
-/// strides. The flags are bit fields, of which the last bit is nobody's and never written.
+/// strides. The flags are bit fields, of which the last bit is nobody's
+/// (in 2.11 and 2.13) and never written.
 [[maybe_unused]] inline uint64_t traits(const c10::TensorImpl& tensor) {
   uint64_t word;
   std::memcpy(

@@ -110,9 +110,15 @@ void CallNode::connect_targets(std::span<const autograd::Edge> targets) {
   set_next_edges(std::move(edges));
 }
 
-std::vector<autograd::Edge> CallNode::views() const {
+void CallNode::keep_view(const at::Tensor& input) {
+  const auto& history = input.grad_fn();
+  auto& view = views_.emplace_back();
+  if (history.get() != this) view.emplace(history);
+}
+
+std::vector<autograd::Edge> CallNode::views() {
   std::vector<autograd::Edge> edges;
-  for (const auto& view : views_) edges.emplace_back(view.lock(), 0);
+  for (const auto& view : views_) edges.emplace_back(view ? view->lock() : getptr(), 0);
   return edges;
 }
 

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace tandem::runtime {
@@ -43,9 +44,9 @@ class CallNode : public torch::autograd::Node {
   void connect_results(std::span<at::Tensor> results);
   /// The histories, now that they are made, of inputs that are views and that the node rewrites:
   /// the input itself, or members of a group in the order of views_of(). Weakly: they lead here.
-  void keep_view(const at::Tensor& input) { views_.emplace_back(input.grad_fn()); }
+  void keep_view(const at::Tensor& input);
   /// Edges to them; invalid where the view has gone or got another history.
-  std::vector<torch::autograd::Edge> views() const;
+  std::vector<torch::autograd::Edge> views();
   KeptValues& kept() { return shared_ ? *shared_ : own_; }
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& tangents) override;
@@ -67,7 +68,9 @@ class CallNode : public torch::autograd::Node {
   std::shared_ptr<const EntryState> entry_;
   size_t part_ = 0;
   std::shared_ptr<KeptValues> shared_;
-  std::vector<decltype(torch::autograd::AutogradMeta::grad_accumulator_)> views_;
+  /// None: this node. It must not watch itself: libtorch 2.13 destroys a node when nobody watches
+  /// it any more, and what the node holds with it.
+  std::vector<std::optional<decltype(torch::autograd::AutogradMeta::grad_accumulator_)>> views_;
   KeptValues own_;
 };
 

@@ -91,7 +91,7 @@ detail::Flat arguments_of(const EntryState& entry, size_t part, const Primals& p
                  type_at(entry.signature(), entry.plan().targets[edge.target])));
   }
   const std::vector<size_t>& roots = entry.plan().parts[part].tangents;
-  const std::vector<autograd::Edge> views = static_cast<const CallNode&>(*node).views();
+  const std::vector<autograd::Edge> views = static_cast<CallNode&>(*node).views();
   for (size_t slot = 0; slot < roots.size(); ++slot) {
     const ir::TangentFacts& root = entry.signature().tangents[roots[slot]];
     // Of an input that is a view the node is not the history itself, but lies behind it.

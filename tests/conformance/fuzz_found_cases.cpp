@@ -1,5 +1,6 @@
 #include "conformance/categories.h"
 #include "conformance/inputs.h"
+#include "fuzz/custom_functions.h"
 
 #include <gtest/gtest.h>
 
@@ -7,47 +8,11 @@
 namespace tandem::conformance {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
-struct ReturnsInput : torch::autograd::Function<ReturnsInput> {
-  static at::Tensor forward(AutogradContext*, at::Tensor x) { return x; }
-  static variable_list backward(AutogradContext*, variable_list grads) { return {grads[0] * 0.5}; }
-};
-
-struct Product : torch::autograd::Function<Product> {
-  static at::Tensor forward(AutogradContext* context, at::Tensor x, at::Tensor y) {
-    context->save_for_backward({x, y});
-    return x * y;
-  }
-  static variable_list backward(AutogradContext* context, variable_list grads) {
-    const variable_list saved = context->get_saved_variables();
-    return {grads[0] * saved[1], grads[0] * saved[0]};
-  }
-};
-
-struct SecondHasNoGradient : torch::autograd::Function<SecondHasNoGradient> {
-  static at::Tensor forward(AutogradContext*, at::Tensor x, at::Tensor y) { return x + y; }
-  static variable_list backward(AutogradContext*, variable_list grads) {
-    return {grads[0], at::Tensor()};
-  }
-};
-
-struct ReturnsView : torch::autograd::Function<ReturnsView> {
-  static at::Tensor forward(AutogradContext*, at::Tensor x) { return x.unsqueeze(0); }
-  static variable_list backward(AutogradContext*, variable_list grads) {
-    return {grads[0].squeeze(0) * 2};
-  }
-};
-
-struct MarksDirty : torch::autograd::Function<MarksDirty> {
-  static at::Tensor forward(AutogradContext* context, at::Tensor x) {
-    x.mul_(3);
-    context->mark_dirty({x});
-    return x;
-  }
-  static variable_list backward(AutogradContext*, variable_list grads) { return {grads[0] * 3}; }
-};
+using fuzz::MarksDirty;
+using fuzz::Product;
+using fuzz::ReturnsInput;
+using fuzz::ReturnsView;
+using fuzz::UndefinedGradient;
 
 /// A view whose base is no argument.
 Inputs lone_view() {
@@ -434,8 +399,8 @@ Category fuzz_found() {
                  }),
           judged("gradient that a custom function makes of nothing", leaves({{3}, {3}}),
                  [](Tensors& a) -> Tensors {
-                   const at::Tensor y = SecondHasNoGradient::apply(a[1], a[0]);
-                   return {SecondHasNoGradient::apply(a[0], y), y};
+                   const at::Tensor y = UndefinedGradient::apply(a[1], a[0]);
+                   return {UndefinedGradient::apply(a[0], y), y};
                  }),
           {"closed-over tensor marked dirty in every call",
            [](Session& session) {

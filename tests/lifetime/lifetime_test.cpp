@@ -142,6 +142,24 @@ TEST(Lifetime, AGraphOwnsItsEntryAfterTheHandleIsGone) {
   EXPECT_TRUE(x.grad().equal(torch::full({4}, 3.0)));
 }
 
+// The call's node becomes the history of the base, and remembers the histories of base and view.
+TEST(Lifetime, AFunctionThatWritesATensorBesideAViewOfItGoes) {
+  auto owned = std::make_shared<int>();
+  const std::weak_ptr<int> function = owned;
+  {
+    auto f = compile([owned = std::move(owned)](T base, const T& view) {
+      base.mul_(2);
+      return base * view;
+    });
+    for (bool backward : {false, true}) {
+      const T base = torch::ones({3, 3}, torch::requires_grad()) * 1;
+      const T result = f(base, base.t());
+      if (backward) result.sum().backward();
+    }
+  }
+  EXPECT_TRUE(function.expired());
+}
+
 TEST(Lifetime, AModuleIsKeptByItsFunction) {
   std::weak_ptr<torch::nn::Module> module;
   auto f = [&] {
