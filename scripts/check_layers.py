@@ -22,7 +22,7 @@ HEAVY = {"torch/torch.h", "torch/nn.h", "torch/all.h", "ATen/ATen.h"}
 
 def read_layers(path):
     """Folder -> the folders that it may include."""
-    lines = [line.split("#")[0].split() for line in path.read_text().splitlines()]
+    lines = [line.split("#")[0].split() for line in path.read_text().splitlines() if ":" not in line.split("#")[0]]
     lines = [line for line in lines if line]
     allowed, above, capture = {}, set(), set()
     for line in lines:
@@ -36,12 +36,28 @@ def read_layers(path):
     return allowed
 
 
+def read_sublayers(path):
+    """Folder -> its sub-folders by rank, "." for its own files; from lines `folder: a b | c`."""
+    ranks = {}
+    for line in path.read_text().splitlines():
+        name, colon, rest = line.split("#")[0].partition(":")
+        if colon:
+            ranks[name.strip()] = {part: rank for rank, group in enumerate(rest.split("|")) for part in group.split()}
+    return ranks
+
+
 def sources(folder):
     return sorted(p for p in folder.rglob("*") if p.suffix in (".h", ".cpp", ".inc"))
 
 
+def part(path):
+    """The sub-folder of a file, "." for none: loops/ir/loop_ir.h is in ir."""
+    return path.parts[1] if len(path.parts) > 2 else "."
+
+
 def check(root):
     allowed = read_layers(root / "src" / "layers.txt")
+    ranks = read_sublayers(root / "src" / "layers.txt")
     problems = []
 
     def includes(path):
@@ -58,8 +74,15 @@ def check(root):
         if folder not in allowed:
             report(path.relative_to(root), f"folder {folder} is not in src/layers.txt")
             continue
+        rank = ranks.get(folder, {})
+        own = part(path.relative_to(root / "src"))
+        if rank and own not in rank:
+            report(path.relative_to(root), f"folder {folder}/{own} is not in src/layers.txt")
+            continue
         for where, quoted, name in includes(path):
             first = name.split("/")[0]
+            if quoted and rank and first == folder and rank.get(part(pathlib.PurePath(name)), 0) > rank[own]:
+                report(where, f"{folder}/{own} may not include {folder}/{part(pathlib.PurePath(name))}")
             if quoted and first != "tandem" and ("/" not in name or first not in allowed):
                 report(where, f'"{name}" is not spelled from src/ or include/')
             elif quoted and first in allowed and first not in allowed[folder]:

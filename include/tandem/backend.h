@@ -14,7 +14,7 @@
 
 namespace tandem {
 
-enum class Random { eager, fast };    // fast: own vectorised generator, reproducible from the seed
+enum class Random { eager, fast };  // fast: own vectorised generator, reproducible from the seed
 
 enum class GraphRole { forward, backward, inference };
 

@@ -1,7 +1,7 @@
 #include "backends/eager/eager_backend.h"
-#include "backends/llvm_common/llvm_backend.h"
 #include "backends/llvm_cpu/cpu_compiler.h"
 #include "base/error.h"
+#include "loops/host/kernel_backend.h"
 #include "tandem/backend.h"
 
 #include <cstdlib>
@@ -22,8 +22,8 @@ bool wants_check() {
 std::shared_ptr<Backend> backend(std::string_view name) {
   if (name == "eager") return backends::eager::make_backend();
   if (name == "llvm") {
-    return backends::llvm_common::make_backend(backends::llvm_cpu::make_cpu_compiler(),
-                                               backends::eager::make_backend(), wants_check());
+    return loops::make_backend(backends::llvm_cpu::make_cpu_compiler(),
+                               backends::eager::make_backend(), wants_check());
   }
   throw UserError(
       "lower", base::str("no backend is called \"", name, "\"\n  known:  eager, llvm",

@@ -1,7 +1,7 @@
 #include "tandem/ir/type.h"
 
 #include "base/error.h"
-#include "ir/words.h"
+#include "ir/text/words.h"
 #include "shapes/stable_hash.h"
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 #include "base/error.h"
-#include "ir/op_names.h"
-#include "ir/printer.h"
 #include "ir/schema_kind.h"
 #include "ir/tensor_data.h"
-#include "ir/words.h"
+#include "ir/text/op_names.h"
+#include "ir/text/printer.h"
+#include "ir/text/words.h"
 #include "tandem/ir/graph.h"
 #include "tandem/ir/text.h"
 

@@ -1,7 +1,7 @@
 #include "ops/effect_marks.h"
 
 #include "base/error.h"
-#include "ir/op_names.h"
+#include "ir/text/op_names.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 

@@ -1,7 +1,7 @@
 #include "ops/op_table.h"
 
 #include "ops/op_row.h"
-#include "ops/rules.h"
+#include "ops/rules/rules.h"
 
 // The table of ops: one row per overload about which libtorch's schema and tags are silent or
 // wrong. docs/how-to/add-an-op.md says how to add one, docs/reference/ops.md what the columns mean.

@@ -1,6 +1,6 @@
 #include "partition/memory_course.h"
 
-#include "ops/memory_roots.h"
+#include "ops/memory/memory_roots.h"
 #include "ops/op_table.h"
 #include "passes/remove_dead_nodes.h"
 

@@ -1,6 +1,6 @@
 #include "partition/memory_owners.h"
 
-#include "ops/memory_roots.h"
+#include "ops/memory/memory_roots.h"
 
 #include <algorithm>
 #include <numeric>

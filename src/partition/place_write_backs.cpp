@@ -1,6 +1,6 @@
 #include "partition/place_write_backs.h"
 
-#include "ops/memory_roots.h"
+#include "ops/memory/memory_roots.h"
 #include "tandem/ir/type.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>

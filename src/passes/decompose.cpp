@@ -1,7 +1,7 @@
 #include "passes/decompose.h"
 
 #include "base/error.h"
-#include "ir/op_names.h"
+#include "ir/text/op_names.h"
 #include "ops/op_table.h"
 #include "tandem/ir/graph.h"
 

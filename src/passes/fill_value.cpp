@@ -1,6 +1,6 @@
 #include "passes/fill_value.h"
 
-#include "ops/view_offset.h"
+#include "ops/memory/view_offset.h"
 
 #include <ATen/Functions.h>
 

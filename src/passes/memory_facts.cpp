@@ -1,6 +1,6 @@
 #include "passes/memory_facts.h"
 
-#include "ops/memory_roots.h"
+#include "ops/memory/memory_roots.h"
 #include "ops/op_table.h"
 
 namespace tandem::passes {

@@ -1,6 +1,6 @@
 #include "passes/merge_views.h"
 
-#include "ops/view_offset.h"
+#include "ops/memory/view_offset.h"
 #include "passes/memory_facts.h"
 
 #include <ATen/ExpandUtils.h>

@@ -1,7 +1,7 @@
 #include "passes/remove_no_ops.h"
 
+#include "ops/memory/view_offset.h"
 #include "ops/op_table.h"
-#include "ops/view_offset.h"
 #include "passes/fill_value.h"
 #include "passes/memory_facts.h"
 #include "tandem/ir/graph.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/guards.h"
+#include "runtime/guards/guards.h"
 
 #include <condition_variable>
 #include <exception>

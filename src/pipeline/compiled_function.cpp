@@ -1,6 +1,6 @@
 #include "base/error.h"
 #include "base/log.h"
-#include "ops/run_time_check.h"
+#include "ops/own/run_time_check.h"
 #include "pipeline/compile_registry.h"
 #include "pipeline/environment.h"
 #include "pipeline/explain.h"
@@ -8,8 +8,8 @@
 #include "pipeline/pipeline.h"
 #include "pipeline/report.h"
 #include "pipeline/verify_entry.h"
-#include "runtime/call.h"
-#include "runtime/generator_states.h"
+#include "runtime/backward/generator_states.h"
+#include "runtime/call/call.h"
 #include "tandem/function.h"
 #include "tracing/trace.h"
 

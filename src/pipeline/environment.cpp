@@ -5,7 +5,7 @@
 #include "pipeline/options.h"
 #include "runtime/peak_meter.h"
 #include "tandem/stages.h"
-#include "tracing/source_lines.h"
+#include "tracing/lines/source_lines.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,5 +1,5 @@
 /// The partitioner that asks the backend.
-#include "partition/min_cut.h"
+#include "partition/min_cut/min_cut.h"
 #include "tandem/options.h"
 #include "tandem/stages.h"
 

@@ -4,7 +4,7 @@
 #include "pipeline/environment.h"
 #include "pipeline/options.h"
 #include "pipeline/pipeline.h"
-#include "runtime/call.h"
+#include "runtime/call/call.h"
 #include "tandem/compile.h"
 #include "tracing/with_autocast.h"
 

@@ -1,10 +1,10 @@
 #include "pipeline/verify_entry.h"
 
 #include "base/error.h"
-#include "ir/printer.h"
 #include "ir/tensor_data.h"
+#include "ir/text/printer.h"
 #include "pipeline/pipeline.h"
-#include "runtime/constant_text.h"
+#include "runtime/guards/constant_text.h"
 #include "tandem/ir/text.h"
 
 #include <algorithm>

@@ -1,12 +1,12 @@
 #pragma once
 
-#include "runtime/backward_kernels.h"
-#include "runtime/call_plan.h"
-#include "runtime/edge_pool.h"
-#include "runtime/gradient_functions.h"
-#include "runtime/guards.h"
+#include "runtime/backward/backward_kernels.h"
+#include "runtime/backward/gradient_functions.h"
+#include "runtime/backward/primals.h"
+#include "runtime/call/call_plan.h"
+#include "runtime/call/edge_pool.h"
+#include "runtime/guards/guards.h"
 #include "runtime/peak_meter.h"
-#include "runtime/primals.h"
 #include "tandem/entry.h"
 #include "tandem/stages.h"
 

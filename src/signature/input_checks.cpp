@@ -1,7 +1,7 @@
 #include "signature/input_checks.h"
 
 #include "base/error.h"
-#include "ops/shares_memory.h"
+#include "ops/memory/shares_memory.h"
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/function.h>

@@ -1,7 +1,7 @@
 #include "signature/view_replays.h"
 
 #include "base/error.h"
-#include "ops/flat_memory.h"
+#include "ops/memory/flat_memory.h"
 #include "ops/op_table.h"
 #include "signature/storage_of.h"
 #include "tracing/traced_tensor.h"

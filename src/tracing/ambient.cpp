@@ -1,6 +1,6 @@
 #include "tracing/ambient.h"
 
-#include "ops/libtorch_version.h"
+#include "libtorch/version.h"
 
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>

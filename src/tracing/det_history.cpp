@@ -1,6 +1,6 @@
 #include "tracing/det_history.h"
 
-#include "ops/libtorch_version.h"
+#include "libtorch/version.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/diag_embed.h>

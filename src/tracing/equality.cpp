@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "ops/op_table.h"
-#include "ops/run_time_check.h"
+#include "ops/own/run_time_check.h"
 #include "tracing/operand_text.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>

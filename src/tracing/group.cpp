@@ -1,7 +1,7 @@
 #include "tracing/group.h"
 
-#include "ops/flat_memory.h"
-#include "ops/shares_memory.h"
+#include "ops/memory/flat_memory.h"
+#include "ops/memory/shares_memory.h"
 #include "tracing/ambient.h"
 
 #include <ATen/FunctionalTensorWrapper.h>

@@ -1,9 +1,9 @@
 #include "tracing/lifting.h"
 
 #include "base/error.h"
-#include "ops/libtorch_version.h"
-#include "ops/meta_tensor.h"
-#include "ops/shares_memory.h"
+#include "libtorch/version.h"
+#include "ops/memory/shares_memory.h"
+#include "ops/metadata/meta_tensor.h"
 #include "tracing/ambient.h"
 #include "tracing/det_history.h"
 #include "tracing/draws.h"

@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "ir/ivalue.h"
-#include "ir/op_names.h"
-#include "ops/libtorch_version.h"
+#include "ir/text/op_names.h"
+#include "libtorch/version.h"
 #include "ops/op_row.h"
 #include "ops/op_table.h"
 #include "tracing/draws.h"

@@ -1,10 +1,10 @@
 #pragma once
 
-#include "ops/metadata.h"
+#include "ops/metadata/metadata.h"
 #include "tandem/ir/graph.h"
 #include "tracing/host_tensors.h"
 #include "tracing/lent_histories.h"
-#include "tracing/source_lines.h"
+#include "tracing/lines/source_lines.h"
 
 #include <ATen/core/Tensor.h>
 

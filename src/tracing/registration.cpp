@@ -1,7 +1,7 @@
 #include "tracing/registration.h"
 
 #include "base/error.h"
-#include "ops/libtorch_version.h"
+#include "libtorch/version.h"
 #include "ops/op_table.h"
 #include "tracing/lifting.h"
 #include "tracing/recorder.h"

@@ -1,7 +1,7 @@
 #include "tracing/stand_in.h"
 
 #include "base/error.h"
-#include "ops/libtorch_version.h"
+#include "libtorch/version.h"
 #include "tracing/ambient.h"
 #include "tracing/operand_text.h"
 #include "tracing/traced_tensor.h"

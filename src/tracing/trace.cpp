@@ -1,9 +1,9 @@
 #include "tracing/trace.h"
 
 #include "base/error.h"
-#include "ops/flat_memory.h"
-#include "ops/private_members.h"
-#include "ops/shares_memory.h"
+#include "libtorch/private_members.h"
+#include "ops/memory/flat_memory.h"
+#include "ops/memory/shares_memory.h"
 #include "tracing/operand_text.h"
 #include "tracing/redirect_edges.h"
 #include "tracing/registration.h"

@@ -1,6 +1,6 @@
 #include "tracing/traced_tensor.h"
 
-#include "ops/libtorch_version.h"
+#include "libtorch/version.h"
 #include "tracing/recording.h"
 
 #include <ATen/FunctionalTensorWrapper.h>

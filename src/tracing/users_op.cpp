@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "ir/functional_form.h"
-#include "ir/op_names.h"
+#include "ir/text/op_names.h"
 #include "ops/op_table.h"
 #include "tracing/operand_text.h"
 #include "tracing/recording.h"

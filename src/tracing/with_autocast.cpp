@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "ir/ivalue.h"
-#include "ops/libtorch_version.h"
+#include "libtorch/version.h"
 #include "tracing/recording.h"
 #include "tracing/traced_tensor.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 class Again {
  public:
-  Again(const ir::Graph& graph, const ops::AutocastState& state)
+  Again(const ir::Graph& graph, const libtorch::AutocastState& state)
       : graph_(graph), state_(state), tensors_(graph.value_limit()) {}
 
   ir::Graph run() && {
@@ -75,7 +75,7 @@ class Again {
           [&](ir::ValueId id) { return id == ir::kNoValue ? at::Tensor() : tensor(id); }));
     }
     {
-      const ops::AutocastScope autocast(state_);
+      const libtorch::AutocastScope autocast(state_);
       node.op().callBoxed(stack);
     }
     take_results(node, stack);
@@ -104,14 +104,14 @@ class Again {
   }
 
   const ir::Graph& graph_;
-  const ops::AutocastState& state_;
+  const libtorch::AutocastState& state_;
   std::vector<at::Tensor> tensors_;  // by value of the graph that came in
   Recording recording_;
 };
 
 }  // namespace
 
-ir::Graph with_autocast(const ir::Graph& backward, const ops::AutocastState& state) {
+ir::Graph with_autocast(const ir::Graph& backward, const libtorch::AutocastState& state) {
   return Again(backward, state).run();
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ops/autocast_state.h"
+#include "libtorch/autocast_state.h"
 #include "tandem/ir/graph.h"
 
 namespace tandem::tracing {
@@ -12,6 +12,6 @@ namespace tandem::tracing {
 /// Inputs and outputs keep their order, roles and types. Ops that were recorded as the bodies of
 /// others are cast one by one; autocast casts the operands of matrix products, where that makes no
 /// difference.
-ir::Graph with_autocast(const ir::Graph& backward, const ops::AutocastState& state);
+ir::Graph with_autocast(const ir::Graph& backward, const libtorch::AutocastState& state);
 
 }  // namespace tandem::tracing

@@ -1,7 +1,7 @@
 #include "tracing/write_checks.h"
 
 #include "base/error.h"
-#include "ops/shares_memory.h"
+#include "ops/memory/shares_memory.h"
 #include "tracing/operand_text.h"
 #include "tracing/traced_tensor.h"
 

@@ -1,6 +1,6 @@
 #include "conformance/categories.h"
 #include "conformance/variants.h"
-#include "partition/flow_network.h"
+#include "partition/min_cut/flow_network.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 #include "conformance/categories.h"
 #include "conformance/inputs.h"
-#include "ops/libtorch_version.h"
+#include "libtorch/version.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/engine.h>

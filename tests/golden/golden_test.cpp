@@ -13,9 +13,9 @@
 // TANDEM_UPDATE_GOLDEN=1 writes what came out into the files; review the diff.
 
 #include "backends/eager/eager_backend.h"
-#include "backends/llvm_common/host_list.h"
-#include "backends/llvm_common/llvm_backend.h"
-#include "ops/fast_draws.h"
+#include "loops/host/host_list.h"
+#include "loops/host/kernel_backend.h"
+#include "ops/own/fast_draws.h"
 #include "passes/decompose.h"
 #include "passes/registry.h"
 #include "support/paths.h"
@@ -109,7 +109,7 @@ std::string run_partition(const Partitioner& partitioner, std::vector<ir::Graph>
 }
 
 std::string run_lower(bool fast, std::vector<ir::Graph> graphs) {
-  namespace loops = backends::llvm_common;
+  namespace loops = loops;
   const auto judge = backends::eager::make_backend();
   const auto compiler = loops::make_reference_compiler();
   CompileContext context;

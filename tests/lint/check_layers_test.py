@@ -10,7 +10,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 sys.dont_write_bytecode = True
 import check_layers  # noqa: E402
 
-LAYERS = "base\nir\n!tracing\n!joint\nbackends runtime\npipeline\n"
+LAYERS = "base\nir\n!tracing\n!joint\nbackends runtime\npipeline\nruntime: guards | . call\n"
 
 
 class CheckLayers(unittest.TestCase):
@@ -49,6 +49,15 @@ class CheckLayers(unittest.TestCase):
         self.assert_allowed("src/joint/a.cpp", '"tracing/a.h"')
         self.assert_allowed("src/pipeline/a.cpp", '"tracing/a.h"')
         self.assert_refused("src/runtime/a.cpp", '"tracing/a.h"', "runtime may not include tracing")
+
+    def test_a_sub_folder_sees_those_before_it_and_its_neighbours(self):
+        self.assert_allowed("src/runtime/call/a.cpp", '"runtime/guards/a.h"')
+        self.assert_allowed("src/runtime/call/a.cpp", '"runtime/a.h"')
+        self.assert_refused("src/runtime/guards/a.cpp", '"runtime/call/a.h"', "runtime/guards may not include runtime/call")
+        self.assert_refused("src/runtime/guards/a.cpp", '"runtime/a.h"', "runtime/guards may not include runtime/.")
+
+    def test_an_unknown_sub_folder_is_reported(self):
+        self.assertIn("runtime/odd is not in src/layers.txt", self.problems("src/runtime/odd/a.h", "<vector>")[0])
 
     def test_includes_are_spelled_from_a_root(self):
         self.assert_refused("src/ir/a.cpp", '"../base/a.h"', "not spelled from")

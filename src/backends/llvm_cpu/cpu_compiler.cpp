@@ -22,9 +22,9 @@
 namespace tandem::backends::llvm_cpu {
 namespace {
 
-using llvm_common::CompiledKernel;
-using llvm_common::Kernel;
-using llvm_common::KernelCompiler;
+using loops::CompiledKernel;
+using loops::Kernel;
+using loops::KernelCompiler;
 
 /// Memory of one thread for the rows that kernels keep to themselves; grows, and is kept.
 class ThreadScratch {
@@ -58,7 +58,7 @@ struct Stage {
   bool is_aligned(void* const* buffers) const {
     const auto& all = schedule.kernel.buffers;
     for (size_t i = 0; i < all.size(); ++i)
-      if (all[i].role == llvm_common::BufferRole::Out &&
+      if (all[i].role == loops::BufferRole::Out &&
           reinterpret_cast<uintptr_t>(buffers[i]) % 64 != 0)
         return false;
     return true;
@@ -207,7 +207,7 @@ class CpuCompiler final : public KernelCompiler {
     std::vector<size_t> missing;
     std::vector<std::string> keys(kernels.size());
     for (size_t i = 0; i < kernels.size(); ++i) {
-      keys[i] = base::str(name_of(set), " ", llvm_common::structural_key(*kernels[i]));
+      keys[i] = base::str(name_of(set), " ", loops::structural_key(*kernels[i]));
       results[i].kernel = shared_kernels().find(keys[i]);
       if (!results[i].kernel) missing.push_back(i);
     }

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "backends/llvm_common/kernel_compiler.h"
 #include "backends/llvm_cpu/instruction_set.h"
+#include "loops/ir/kernel_compiler.h"
 
 #include <memory>
 #include <optional>
@@ -11,7 +11,7 @@ namespace tandem::backends::llvm_cpu {
 /// Machine code for this CPU, made in the process by LLVM. Kernels are compiled on as many threads
 /// as there are cores, and once while anybody holds an equal one. Without a set: the machine's
 /// best, or what TANDEM_CPU names.
-std::shared_ptr<llvm_common::KernelCompiler> make_cpu_compiler(
+std::shared_ptr<loops::KernelCompiler> make_cpu_compiler(
     std::optional<InstructionSet> set = std::nullopt);
 
 }  // namespace tandem::backends::llvm_cpu

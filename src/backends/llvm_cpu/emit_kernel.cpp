@@ -22,14 +22,14 @@ namespace tandem::backends::llvm_cpu {
 using c10::ScalarType;
 using llvm::Type;
 using llvm::Value;
-using llvm_common::Access;
-using llvm_common::Buffer;
-using llvm_common::BufferRole;
-using llvm_common::Instruction;
-using llvm_common::Kernel;
-using llvm_common::kNone;
-using llvm_common::LoopOp;
-using llvm_common::Phase;
+using loops::Access;
+using loops::Buffer;
+using loops::BufferRole;
+using loops::Instruction;
+using loops::Kernel;
+using loops::kNone;
+using loops::LoopOp;
+using loops::Phase;
 
 // ---- loops ----
 
@@ -186,7 +186,7 @@ void KernelEmitter::emit_blocked(const Walk& walk) {
     }
     std::vector<size_t> reductions;
     for (int32_t at = phase.begin; at < phase.end; ++at)
-      if (llvm_common::is_reduction(kernel_.body[static_cast<size_t>(at)].op))
+      if (loops::is_reduction(kernel_.body[static_cast<size_t>(at)].op))
         reductions.push_back(static_cast<size_t>(at));
     if (!reductions.empty()) {
       walk([&] {
@@ -238,7 +238,7 @@ void KernelEmitter::emit_before(size_t p) {
     for (int32_t at = phase.begin; at < phase.end; ++at) {
       const Instruction& line = kernel_.body[static_cast<size_t>(at)];
       if (!phase.inner && line.op != LoopOp::Store) emit_line(static_cast<size_t>(at));
-      if (phase.inner && llvm_common::is_reduction(line.op)) read_totals(static_cast<size_t>(at));
+      if (phase.inner && loops::is_reduction(line.op)) read_totals(static_cast<size_t>(at));
     }
   }
 }
@@ -265,7 +265,7 @@ void KernelEmitter::emit_inner(const Phase& phase) {
   const int group = plan_.vector_is_kept ? side_by_side_ : plan_.unroll;
   const int saved = std::exchange(side_by_side_, group);
   for (int32_t at = phase.begin; at < phase.end; ++at)
-    if (llvm_common::is_reduction(kernel_.body[static_cast<size_t>(at)].op))
+    if (loops::is_reduction(kernel_.body[static_cast<size_t>(at)].op))
       begin_reduction(static_cast<size_t>(at));
   std::vector<size_t> dims;
   for (size_t dim = static_cast<size_t>(kernel_.kept); dim < kernel_.dims.size(); ++dim)
@@ -281,7 +281,7 @@ void KernelEmitter::emit_inner(const Phase& phase) {
   inside_inner_ = false;
   side_by_side_ = group;
   for (int32_t at = phase.begin; at < phase.end; ++at)
-    if (llvm_common::is_reduction(kernel_.body[static_cast<size_t>(at)].op))
+    if (loops::is_reduction(kernel_.body[static_cast<size_t>(at)].op))
       finish_reduction(static_cast<size_t>(at));
   side_by_side_ = saved;
 }
@@ -301,7 +301,7 @@ void KernelEmitter::emit(std::vector<Value*> buffers, Value* begin, Value* end, 
   totals_memory_.resize(kernel_.body.size());
   for (size_t at = 0; plan_.row_block > 0 && at < kernel_.body.size(); ++at) {
     const LoopOp op = kernel_.body[at].op;
-    if (!llvm_common::is_reduction(op)) continue;
+    if (!loops::is_reduction(op)) continue;
     totals_memory_[at] =
         b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), scratch, static_cast<uint64_t>(offset));
     offset += plan_.totals_bytes * (is_arg(op) ? 2 : 1);
@@ -367,7 +367,7 @@ void KernelEmitter::emit_line(size_t at) {
     default:
       break;
   }
-  if (llvm_common::is_reduction(line.op)) return accumulate(at);
+  if (loops::is_reduction(line.op)) return accumulate(at);
   const bool as_vector = in_vector(line);
   const auto one = [&](int vector) {
     return ops_.emit(line, {operand(line.a, vector, as_vector), operand(line.b, vector, as_vector),

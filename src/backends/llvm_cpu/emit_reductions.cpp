@@ -11,14 +11,14 @@ namespace tandem::backends::llvm_cpu {
 using c10::ScalarType;
 using llvm::Type;
 using llvm::Value;
-using llvm_common::Access;
-using llvm_common::Buffer;
-using llvm_common::BufferRole;
-using llvm_common::Instruction;
-using llvm_common::Kernel;
-using llvm_common::kNone;
-using llvm_common::LoopOp;
-using llvm_common::Phase;
+using loops::Access;
+using loops::Buffer;
+using loops::BufferRole;
+using loops::Instruction;
+using loops::Kernel;
+using loops::kNone;
+using loops::LoopOp;
+using loops::Phase;
 
 Value* KernelEmitter::entry_slot(Type* type) {
   llvm::IRBuilder<> entry(&function_.getEntryBlock(), function_.getEntryBlock().begin());

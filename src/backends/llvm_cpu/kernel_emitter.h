@@ -15,8 +15,8 @@
 
 namespace tandem::backends::llvm_cpu {
 
-inline bool is_arg(llvm_common::LoopOp op) {
-  return op == llvm_common::LoopOp::ReduceArgmax || op == llvm_common::LoopOp::ReduceArgmin;
+inline bool is_arg(loops::LoopOp op) {
+  return op == loops::LoopOp::ReduceArgmax || op == loops::LoopOp::ReduceArgmin;
 }
 
 /// Emits the function's body. A value of the loop IR is a scalar where it is the same for all
@@ -54,23 +54,23 @@ class KernelEmitter {
   void emit_blocked(const Walk& walk);
   void emit_before(size_t phase);
   void emit_phases();
-  void emit_inner(const llvm_common::Phase& phase);
-  void emit_lines(const llvm_common::Phase& phase);
+  void emit_inner(const loops::Phase& phase);
+  void emit_lines(const loops::Phase& phase);
 
   // ---- lines ----
   void emit_line(size_t at);
   void emit_load(size_t at);
   llvm::Value* load_each_lane(llvm::Type* type, llvm::Value* place, llvm::Value* offsets,
                               llvm::Align align);
-  void prefetch(const llvm_common::Access& access, int vector);
-  void prefetch_next_row(const llvm_common::Access& access, int vector);
-  bool is_streamed(const llvm_common::Access& access) const;
-  void emit_store(const llvm_common::Instruction& line);
+  void prefetch(const loops::Access& access, int vector);
+  void prefetch_next_row(const loops::Access& access, int vector);
+  bool is_streamed(const loops::Access& access) const;
+  void emit_store(const loops::Instruction& line);
   void emit_check(size_t at);
-  llvm::Value* address(const llvm_common::Access& access, int vector, llvm::Value* indirect);
+  llvm::Value* address(const loops::Access& access, int vector, llvm::Value* indirect);
   llvm::Value* lane_offsets(int64_t stride);
   bool lanes_differ(int32_t at) const {
-    return at != llvm_common::kNone && values_[static_cast<size_t>(at)].size() > 1;
+    return at != loops::kNone && values_[static_cast<size_t>(at)].size() > 1;
   }
   llvm::Value* scalar(int32_t at) const { return values_[static_cast<size_t>(at)][0]; }
   /// The value as seen by one of the vectors side by side; element 0 holds a scalar.
@@ -84,23 +84,23 @@ class KernelEmitter {
                ? scalar
                : llvm::FixedVectorType::get(scalar, static_cast<unsigned>(plan_.lanes));
   }
-  const llvm_common::Buffer& buffer_of(const llvm_common::Access& access) const {
+  const loops::Buffer& buffer_of(const loops::Access& access) const {
     return kernel_.buffers[static_cast<size_t>(access.buffer)];
   }
   llvm::Type* type_of(c10::ScalarType dtype) { return value_type(b_.getContext(), dtype); }
-  bool in_vector(const llvm_common::Instruction& line) const;
+  bool in_vector(const loops::Instruction& line) const;
 
   // ---- reductions ----
   llvm::Value* entry_slot(llvm::Type* type);
   // In a block of rows floats are precise enough; it is the sum of all blocks that is wide.
-  bool is_wide(const llvm_common::Instruction& line) const {
+  bool is_wide(const loops::Instruction& line) const {
     return plan_.row_block == 0 && has_wide_total(line);
   }
-  bool has_wide_total(const llvm_common::Instruction& line) const {
-    return plan_.wide_sums && line.op == llvm_common::LoopOp::ReduceSum &&
+  bool has_wide_total(const loops::Instruction& line) const {
+    return plan_.wide_sums && line.op == loops::LoopOp::ReduceSum &&
            line.dtype == c10::ScalarType::Float;
   }
-  llvm::Value* identity(const llvm_common::Instruction& line, llvm::Type* type);
+  llvm::Value* identity(const loops::Instruction& line, llvm::Type* type);
   // Results of a blocked walk so far, one per column of the chunk.
   struct Totals {
     llvm::Value *elements, *indices;
@@ -113,17 +113,17 @@ class KernelEmitter {
   void begin_reduction(size_t at);
   void accumulate(size_t at);
   void finish_reduction(size_t at);
-  llvm::Value* combine(const llvm_common::Instruction& line, llvm::Value* a, llvm::Value* b);
+  llvm::Value* combine(const loops::Instruction& line, llvm::Value* a, llvm::Value* b);
   struct Best {
     llvm::Value *element, *index;
   };
-  Best better(const llvm_common::Instruction& line, const Best& a, const Best& b);
-  c10::ScalarType accumulated(const llvm_common::Instruction& line) const {
+  Best better(const loops::Instruction& line, const Best& a, const Best& b);
+  c10::ScalarType accumulated(const loops::Instruction& line) const {
     return is_arg(line.op) ? kernel_.body[static_cast<size_t>(line.a)].dtype : line.dtype;
   }
 
   const Schedule& plan_;
-  const llvm_common::Kernel& kernel_;
+  const loops::Kernel& kernel_;
   llvm::Function& function_;
   llvm::IRBuilder<> b_;
   OpEmitter ops_;

@@ -14,8 +14,8 @@ namespace tandem::backends::llvm_cpu {
 using c10::ScalarType;
 using llvm::Type;
 using llvm::Value;
-using llvm_common::Instruction;
-using llvm_common::LoopOp;
+using loops::Instruction;
+using loops::LoopOp;
 
 Type* value_type(llvm::LLVMContext& context, ScalarType dtype) {
   switch (dtype) {
@@ -234,7 +234,7 @@ Value* OpEmitter::unary_float(LoopOp op, Value* x) {
     case LoopOp::Lgamma:
       return call("tandem_lgamma", {x});
     default:
-      TANDEM_UNSUPPORTED("lower", "no code is generated for ", llvm_common::to_string(op));
+      TANDEM_UNSUPPORTED("lower", "no code is generated for ", loops::to_string(op));
   }
 }
 
@@ -268,7 +268,7 @@ Value* OpEmitter::unary(const Instruction& line, const Operands& operands) {
       return b_.CreateSelect(b_.CreateICmpSLT(x, integer(x, 0)), integer(x, -1), positive);
     }
     default:
-      TANDEM_UNSUPPORTED("lower", "no code is generated for ", llvm_common::to_string(line.op),
+      TANDEM_UNSUPPORTED("lower", "no code is generated for ", loops::to_string(line.op),
                          " of integers");
   }
 }
@@ -329,8 +329,7 @@ Value* OpEmitter::float_binary(LoopOp op, Value* a, Value* b) {
       return b_.CreateSelect(b_.CreateFCmpUNO(b, b), a, smaller);
     }
     default:
-      TANDEM_UNSUPPORTED("lower", "no code is generated for ", llvm_common::to_string(op),
-                         " of floats");
+      TANDEM_UNSUPPORTED("lower", "no code is generated for ", loops::to_string(op), " of floats");
   }
 }
 
@@ -371,7 +370,7 @@ Value* OpEmitter::integer_binary(LoopOp op, const Operands& operands) {
     case LoopOp::Fmod:
       break;
     default:
-      TANDEM_UNSUPPORTED("lower", "no code is generated for ", llvm_common::to_string(op),
+      TANDEM_UNSUPPORTED("lower", "no code is generated for ", loops::to_string(op),
                          " of integers");
   }
   // The machine's division traps on a zero divisor and on the smallest integer by -1. Neither may
@@ -457,14 +456,14 @@ Value* OpEmitter::compare(LoopOp op, const Operands& operands) {
 }
 
 Value* OpEmitter::emit(const Instruction& line, const Operands& operands) {
-  if (llvm_common::is_comparison(line.op)) return compare(line.op, operands);
+  if (loops::is_comparison(line.op)) return compare(line.op, operands);
   if (line.op == LoopOp::Select) return b_.CreateSelect(operands.a, operands.b, operands.c);
   if (line.op == LoopOp::Fma) {
     if (set_ == InstructionSet::Baseline) return call("fma", {operands.a, operands.b, operands.c});
     return b_.CreateIntrinsic(llvm::Intrinsic::fma, {operands.a->getType()},
                               {operands.a, operands.b, operands.c});
   }
-  return llvm_common::operand_count(line.op) == 1 ? unary(line, operands) : binary(line, operands);
+  return loops::operand_count(line.op) == 1 ? unary(line, operands) : binary(line, operands);
 }
 
 }  // namespace tandem::backends::llvm_cpu

@@ -2,8 +2,8 @@
 
 // Includes LLVM: only for the files that tandem_llvm_sources names.
 
-#include "backends/llvm_common/loop_ir.h"
 #include "backends/llvm_cpu/vector_math.h"
+#include "loops/ir/loop_ir.h"
 
 #include <llvm/IR/IRBuilder.h>
 
@@ -25,7 +25,7 @@ class OpEmitter {
     llvm::Value *a = nullptr, *b = nullptr, *c = nullptr;
     c10::ScalarType dtype = c10::ScalarType::Float;  // of a
   };
-  llvm::Value* emit(const llvm_common::Instruction& line, const Operands& operands);
+  llvm::Value* emit(const loops::Instruction& line, const Operands& operands);
 
   /// What is read from memory, as a value; and back.
   llvm::Value* widen(llvm::Value* stored, c10::ScalarType dtype);
@@ -35,15 +35,15 @@ class OpEmitter {
   llvm::Value* min(llvm::Value* a, llvm::Value* b, c10::ScalarType dtype);
 
  private:
-  llvm::Value* unary(const llvm_common::Instruction& line, const Operands& operands);
-  llvm::Value* unary_float(llvm_common::LoopOp op, llvm::Value* x);
-  llvm::Value* binary(const llvm_common::Instruction& line, const Operands& operands);
-  llvm::Value* float_binary(llvm_common::LoopOp op, llvm::Value* a, llvm::Value* b);
+  llvm::Value* unary(const loops::Instruction& line, const Operands& operands);
+  llvm::Value* unary_float(loops::LoopOp op, llvm::Value* x);
+  llvm::Value* binary(const loops::Instruction& line, const Operands& operands);
+  llvm::Value* float_binary(loops::LoopOp op, llvm::Value* a, llvm::Value* b);
   llvm::Value* random_bits(llvm::Value* counter, llvm::Value* key);
-  llvm::Value* integer_binary(llvm_common::LoopOp op, const Operands& operands);
+  llvm::Value* integer_binary(loops::LoopOp op, const Operands& operands);
   llvm::Value* floor_divide(llvm::Value* a, llvm::Value* b);
   llvm::Value* remainder(llvm::Value* a, llvm::Value* b);
-  llvm::Value* compare(llvm_common::LoopOp op, const Operands& operands);
+  llvm::Value* compare(loops::LoopOp op, const Operands& operands);
   llvm::Value* cast(llvm::Value* x, c10::ScalarType from, c10::ScalarType to);
   llvm::Value* to_bf16_bits(llvm::Value* x);
   llvm::Value* to_f16_bits(llvm::Value* x);

@@ -8,13 +8,13 @@
 
 namespace tandem::backends::llvm_cpu {
 
-using llvm_common::Access;
-using llvm_common::Buffer;
-using llvm_common::BufferRole;
-using llvm_common::Instruction;
-using llvm_common::Kernel;
-using llvm_common::kNone;
-using llvm_common::LoopOp;
+using loops::Access;
+using loops::Buffer;
+using loops::BufferRole;
+using loops::Instruction;
+using loops::Kernel;
+using loops::kNone;
+using loops::LoopOp;
 
 namespace {
 
@@ -89,7 +89,7 @@ double cost(const Instruction& line) {
 
 double total_cost(const Kernel& kernel, bool inner) {
   double sum = 0;
-  for (const llvm_common::Phase& phase : kernel.phases) {
+  for (const loops::Phase& phase : kernel.phases) {
     if (phase.inner != inner) continue;
     for (int32_t i = phase.begin; i < phase.end; ++i)
       sum += cost(kernel.body[static_cast<size_t>(i)]);
@@ -101,7 +101,7 @@ double total_cost(const Kernel& kernel, bool inner) {
 double vector_score(const Kernel& kernel, size_t dim, int lanes) {
   double score = 0;
   const bool kept = static_cast<int32_t>(dim) < kernel.kept;
-  for (const llvm_common::Phase& phase : kernel.phases) {
+  for (const loops::Phase& phase : kernel.phases) {
     // A phase that runs once per row weighs little beside those that run for each element of it.
     const double weight =
         phase.inner || kernel.kept == static_cast<int32_t>(kernel.dims.size()) ? 1 : 0.01;
@@ -161,7 +161,7 @@ void choose_tile(Schedule& plan) {
 constexpr int64_t kRowBlock = 8, kWrittenRowBlock = 4;
 
 bool writes_rows(const Kernel& kernel) {
-  for (const llvm_common::Phase& phase : kernel.phases) {
+  for (const loops::Phase& phase : kernel.phases) {
     for (int32_t at = phase.begin; at < phase.end && phase.inner; ++at)
       if (kernel.body[static_cast<size_t>(at)].op == LoopOp::Store) return true;
   }
@@ -174,7 +174,7 @@ bool can_block_rows(const Kernel& kernel) {
   if (kernel.dims.back().extent < kRowBlock) return false;
   for (const Buffer& buffer : kernel.buffers)
     if (buffer.role == BufferRole::Scratch) return false;
-  for (const llvm_common::Phase& phase : kernel.phases) {
+  for (const loops::Phase& phase : kernel.phases) {
     for (int32_t i = phase.begin; i < phase.end && !phase.inner; ++i) {
       const Instruction& line = kernel.body[static_cast<size_t>(i)];
       if (line.op != LoopOp::Load) continue;
@@ -187,7 +187,7 @@ bool can_block_rows(const Kernel& kernel) {
 
 int sweeps(const Kernel& kernel) {
   int count = 0;
-  for (const llvm_common::Phase& phase : kernel.phases) count += phase.inner;
+  for (const loops::Phase& phase : kernel.phases) count += phase.inner;
   return count;
 }
 
@@ -317,7 +317,7 @@ Schedule schedule(const Kernel& original, InstructionSet set) {
   if (plan.row_block > 0) {
     plan.totals_bytes = (plan.chunk + plan.lanes) / plan.lanes * plan.lanes * 8;
     for (const Instruction& line : kernel.body) {
-      if (!llvm_common::is_reduction(line.op)) continue;
+      if (!loops::is_reduction(line.op)) continue;
       const bool arg = line.op == LoopOp::ReduceArgmax || line.op == LoopOp::ReduceArgmin;
       plan.scratch_bytes += plan.totals_bytes * (arg ? 2 : 1);
     }

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "backends/llvm_common/loop_ir.h"
 #include "backends/llvm_cpu/instruction_set.h"
+#include "loops/ir/loop_ir.h"
 
 #include <cstdint>
 #include <optional>
@@ -12,16 +12,16 @@ namespace tandem::backends::llvm_cpu {
 /// vector's, times the chunks of the vector's dim where that is kept (and, of a tiled dim, its
 /// tiles); units are shared among threads.
 struct Schedule {
-  llvm_common::Kernel kernel;  // with fewer dims where that changes nothing
+  loops::Kernel kernel;  // with fewer dims where that changes nothing
   InstructionSet set = InstructionSet::Baseline;
-  int32_t vector_dim = llvm_common::kNone;  // none: a kernel without loops
+  int32_t vector_dim = loops::kNone;  // none: a kernel without loops
   bool vector_is_kept = true;
   int lanes = 1;
   int unroll = 1;      // vectors side by side
   int64_t chunk = 1;   // elements of a kept vector dim in one unit
   int64_t chunks = 1;  // of one walk along the vector dim
   // A second kept dim that is walked in short pieces: along it lie what vectors have to gather.
-  int32_t tile_dim = llvm_common::kNone;
+  int32_t tile_dim = loops::kNone;
   int64_t tile = 1, tiles = 1;
   int64_t units = 1;
   int64_t grain = 1;          // units that are worth a thread
@@ -39,10 +39,10 @@ struct Schedule {
   bool wide_sums = false;  // float sums are carried as doubles
 };
 
-Schedule schedule(const llvm_common::Kernel& kernel, InstructionSet set);
+Schedule schedule(const loops::Kernel& kernel, InstructionSet set);
 
 /// The same kernel without dims of extent 1, neighbours merged where every access allows it.
-llvm_common::Kernel merge_dims(const llvm_common::Kernel& kernel);
+loops::Kernel merge_dims(const loops::Kernel& kernel);
 
 /// Bytes of the elements of a buffer in memory.
 int64_t element_bytes(c10::ScalarType dtype);

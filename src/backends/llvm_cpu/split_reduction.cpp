@@ -6,14 +6,14 @@
 
 namespace tandem::backends::llvm_cpu {
 
-using llvm_common::Access;
-using llvm_common::Buffer;
-using llvm_common::BufferRole;
-using llvm_common::Instruction;
-using llvm_common::Kernel;
-using llvm_common::kNone;
-using llvm_common::LoopOp;
-using llvm_common::Phase;
+using loops::Access;
+using loops::Buffer;
+using loops::BufferRole;
+using loops::Instruction;
+using loops::Kernel;
+using loops::kNone;
+using loops::LoopOp;
+using loops::Phase;
 
 namespace {
 
@@ -97,8 +97,7 @@ std::optional<SplitReduction> split_reduction(const Kernel& kernel) {
                           kernel.phases.begin());
   std::vector<int32_t> reductions;
   for (int32_t at = kernel.phases[inner].begin; at < kernel.phases[inner].end; ++at)
-    if (llvm_common::is_reduction(kernel.body[static_cast<size_t>(at)].op))
-      reductions.push_back(at);
+    if (loops::is_reduction(kernel.body[static_cast<size_t>(at)].op)) reductions.push_back(at);
   if (reductions.empty()) return std::nullopt;
 
   // ---- partial: one more kept dim, before all others ----

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backends/llvm_common/loop_ir.h"
+#include "loops/ir/loop_ir.h"
 
 #include <cstdint>
 #include <optional>
@@ -10,11 +10,11 @@ namespace tandem::backends::llvm_cpu {
 /// A reduction to few results, cut for threads. Both kernels have the buffers of the whole one and
 /// after them one for each reduction, which `partial` writes and `total` reads.
 struct SplitReduction {
-  llvm_common::Kernel partial;  // reduces pieces of the longest reduced dim, each for itself
-  llvm_common::Kernel total;    // reduces the results of the pieces, then does what followed
+  loops::Kernel partial;  // reduces pieces of the longest reduced dim, each for itself
+  loops::Kernel total;    // reduces the results of the pieces, then does what followed
 };
 
 /// Nothing if the kernel has work for several threads as it is, is too small, or cannot be cut.
-std::optional<SplitReduction> split_reduction(const llvm_common::Kernel& kernel);
+std::optional<SplitReduction> split_reduction(const loops::Kernel& kernel);
 
 }  // namespace tandem::backends::llvm_cpu

@@ -3,7 +3,7 @@
 #include "support/error_text.h"
 #include "support/node_line.h"
 #include "tandem/tandem.h"
-#include "tracing/debug_info.h"
+#include "tracing/lines/debug_info.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

@@ -1,6 +1,6 @@
 #include "unit/ops/eager_judge.h"
 
-#include "ops/meta_tensor.h"
+#include "ops/metadata/meta_tensor.h"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ops/metadata.h"
+#include "ops/metadata/metadata.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>

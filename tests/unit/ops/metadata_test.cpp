@@ -1,7 +1,7 @@
-#include "ops/metadata.h"
+#include "ops/metadata/metadata.h"
 
-#include "ops/kernel_answers.h"
-#include "ops/meta_tensor.h"
+#include "ops/metadata/kernel_answers.h"
+#include "ops/metadata/meta_tensor.h"
 #include "ops/op_table.h"
 #include "tandem/error.h"
 #include "unit/ops/eager_judge.h"

@@ -1,7 +1,7 @@
 #include "ops/op_table.h"
 
 #include "ops/op_row.h"
-#include "ops/rules.h"
+#include "ops/rules/rules.h"
 #include "unit/ops/eager_judge.h"
 
 #include <gtest/gtest.h>

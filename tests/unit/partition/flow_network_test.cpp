@@ -1,4 +1,4 @@
-#include "partition/flow_network.h"
+#include "partition/min_cut/flow_network.h"
 
 #include "tandem/error.h"
 

@@ -1,4 +1,4 @@
-#include "partition/min_cut.h"
+#include "partition/min_cut/min_cut.h"
 
 #include "support/error_text.h"
 #include "support/graph_text.h"

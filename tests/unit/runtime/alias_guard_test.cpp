@@ -1,4 +1,4 @@
-#include "runtime/alias_guard.h"
+#include "runtime/guards/alias_guard.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

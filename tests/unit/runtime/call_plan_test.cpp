@@ -1,4 +1,4 @@
-#include "runtime/call_plan.h"
+#include "runtime/call/call_plan.h"
 
 #include "tandem/ir/text.h"
 

@@ -1,6 +1,6 @@
-#include "runtime/tensor_guard.h"
+#include "runtime/guards/tensor_guard.h"
 
-#include "ops/private_members.h"
+#include "libtorch/private_members.h"
 
 #include <gtest/gtest.h>
 #include <malloc.h>

@@ -1,10 +1,10 @@
-#include "tracing/source_lines.h"
+#include "tracing/lines/source_lines.h"
 
 #include "no_lines.h"
 #include "support/node_line.h"
 #include "support/run_trace.h"
 #include "tandem/ir/text.h"
-#include "tracing/debug_info.h"
+#include "tracing/lines/debug_info.h"
 #include "tracing/traced_tensor.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tracing/stack_walk.h"
+#include "tracing/lines/stack_walk.h"
 
 #include <alloca.h>
 #include <gtest/gtest.h>

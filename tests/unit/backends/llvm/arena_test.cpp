@@ -1,4 +1,4 @@
-#include "backends/llvm_common/frame.h"
+#include "loops/host/frame.h"
 #include "tandem/backend.h"
 #include "tandem/ir/text.h"
 
@@ -7,7 +7,7 @@
 
 #include <utility>
 
-namespace tandem::backends::llvm_common {
+namespace tandem::loops {
 namespace {
 
 TEST(ArenaPool, ABlockServesWhoeverNeedsNoMore) {
@@ -64,4 +64,4 @@ TEST(ArenaPool, GraphsThatTakeTurnsKeepTheirResultsApart) {
 }
 
 }  // namespace
-}  // namespace tandem::backends::llvm_common
+}  // namespace tandem::loops

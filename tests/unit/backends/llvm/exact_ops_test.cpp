@@ -1,5 +1,5 @@
 #include "backends/eager/eager_backend.h"
-#include "backends/llvm_common/llvm_backend.h"
+#include "loops/host/kernel_backend.h"
 #include "tandem/backend.h"
 #include "tandem/ir/text.h"
 
@@ -12,7 +12,7 @@
 // number of elements fills eager's vectors: its loops over a rest round some 16-bit ops
 // differently.
 
-namespace tandem::backends::llvm_common {
+namespace tandem::loops {
 namespace {
 
 using at::Tensor;
@@ -151,4 +151,4 @@ TEST(ExactOps, GiveEagersBits) {
 }
 
 }  // namespace
-}  // namespace tandem::backends::llvm_common
+}  // namespace tandem::loops

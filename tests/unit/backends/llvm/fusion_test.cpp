@@ -1,13 +1,13 @@
 #include "backends/eager/eager_backend.h"
-#include "backends/llvm_common/host_list.h"
-#include "backends/llvm_common/llvm_backend.h"
+#include "loops/host/host_list.h"
+#include "loops/host/kernel_backend.h"
 #include "tandem/backend.h"
 #include "tandem/ir/text.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-namespace tandem::backends::llvm_common {
+namespace tandem::loops {
 namespace {
 
 using at::Tensor;
@@ -357,4 +357,4 @@ TEST(Fusion, IntermediateRoundingOf16BitFloats) {
 }
 
 }  // namespace
-}  // namespace tandem::backends::llvm_common
+}  // namespace tandem::loops

@@ -1,8 +1,8 @@
-#include "backends/llvm_common/host_list.h"
+#include "loops/host/host_list.h"
 
 #include "backends/eager/eager_backend.h"
-#include "backends/llvm_common/llvm_backend.h"
-#include "backends/llvm_common/memory_plan.h"
+#include "loops/host/kernel_backend.h"
+#include "loops/host/memory_plan.h"
 #include "support/error_text.h"
 #include "tandem/backend.h"
 #include "tandem/error.h"
@@ -13,7 +13,7 @@
 
 #include <thread>
 
-namespace tandem::backends::llvm_common {
+namespace tandem::loops {
 namespace {
 
 using at::Tensor;
@@ -256,4 +256,4 @@ TEST(LlvmBackend, KernelsReadAnInputBeforeItIsWritten) {
 }
 
 }  // namespace
-}  // namespace tandem::backends::llvm_common
+}  // namespace tandem::loops

@@ -17,10 +17,10 @@
 namespace tandem {
 namespace {
 
-using backends::llvm_common::Kernel;
-using backends::llvm_common::parse_kernel;
 using backends::llvm_cpu::InstructionSet;
 using backends::llvm_cpu::make_cpu_compiler;
+using loops::Kernel;
+using loops::parse_kernel;
 
 /// y = x + number
 Kernel add_number(int number) {
@@ -38,7 +38,7 @@ Kernel add_number(int number) {
   })"));
 }
 
-bool adds(const backends::llvm_common::CompiledKernel& kernel, int number) {
+bool adds(const loops::CompiledKernel& kernel, int number) {
   std::vector<float> x(100, 1), y(100);
   void* const buffers[] = {x.data(), y.data()};
   return kernel.run(buffers) && y == std::vector<float>(100, 1 + static_cast<float>(number));
@@ -67,7 +67,7 @@ TEST(CpuCompiler, EqualKernelsAreCompiledOnceWhileSomebodyHoldsThem) {
   auto first = compiler->compile(kernels)[0].kernel;
   EXPECT_EQ(compiler->compile(kernels)[0].kernel, first);
   EXPECT_EQ(make_cpu_compiler()->compile(kernels)[0].kernel, first);
-  const std::weak_ptr<const backends::llvm_common::CompiledKernel> gone = first;
+  const std::weak_ptr<const loops::CompiledKernel> gone = first;
   first.reset();
   EXPECT_TRUE(gone.expired());
 }

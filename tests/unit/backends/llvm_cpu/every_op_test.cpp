@@ -1,5 +1,5 @@
-#include "backends/llvm_common/loop_op_table.h"
 #include "base/error.h"
+#include "loops/ir/loop_op_table.h"
 #include "unit/backends/llvm_cpu/kernel_runs.h"
 
 #include <gtest/gtest.h>
@@ -12,15 +12,15 @@
 namespace tandem {
 namespace {
 
-using backends::llvm_common::Access;
-using backends::llvm_common::Buffer;
-using backends::llvm_common::BufferRole;
-using backends::llvm_common::Instruction;
-using backends::llvm_common::Kernel;
-using backends::llvm_common::kNone;
-using backends::llvm_common::LoopOp;
-using backends::llvm_common::OpKind;
 using c10::ScalarType;
+using loops::Access;
+using loops::Buffer;
+using loops::BufferRole;
+using loops::Instruction;
+using loops::Kernel;
+using loops::kNone;
+using loops::LoopOp;
+using loops::OpKind;
 using test::KernelMemory;
 
 constexpr int64_t kCount = 203;
@@ -67,7 +67,7 @@ std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (int i = 0; i <= static_cast<int>(LoopOp::ReduceArgmin); ++i) {
     const auto op = static_cast<LoopOp>(i);
-    const OpKind kind = backends::llvm_common::row(op).kind;
+    const OpKind kind = loops::row(op).kind;
     if (kind == OpKind::Source || kind == OpKind::Store || kind == OpKind::CheckIndex ||
         kind == OpKind::Reduction) {
       continue;  // kernel_test.cpp
@@ -90,7 +90,7 @@ Kernel kernel_of(const Case& it) {
   kernel.name = "k";
   kernel.dims = {{"i", kCount}};
   kernel.kept = 1;
-  const int operands = backends::llvm_common::operand_count(it.op);
+  const int operands = loops::operand_count(it.op);
   const bool select = it.op == LoopOp::Select;
   Instruction line{.op = it.op, .dtype = it.result};
   int32_t* const places[] = {&line.a, &line.b, &line.c};
@@ -114,7 +114,7 @@ double allowed_units(const Case& it) {
   static const std::set<LoopOp> exact = {
       LoopOp::Neg,   LoopOp::Abs,   LoopOp::Sign, LoopOp::Floor, LoopOp::Ceil,
       LoopOp::Trunc, LoopOp::Round, LoopOp::Sqrt, LoopOp::Rsqrt, LoopOp::Reciprocal};
-  const OpKind kind = backends::llvm_common::row(it.op).kind;
+  const OpKind kind = loops::row(it.op).kind;
   if (exact.contains(it.op)) return 0;
   if (kind == OpKind::FloatUnary) return 4;
   if (it.op == LoopOp::Pow || it.op == LoopOp::Atan2 || it.op == LoopOp::Hypot) return 2;
@@ -135,15 +135,15 @@ TEST(CpuKernel, EveryOpOfEveryDtypeIsAsTheReferenceSays) {
   ASSERT_GT(kernels.size(), 300u);
   std::vector<const Kernel*> pointers;
   for (const Kernel& kernel : kernels) {
-    backends::llvm_common::verify(kernel);
+    loops::verify(kernel);
     pointers.push_back(&kernel);
   }
-  const auto reference = backends::llvm_common::make_reference_compiler()->compile(pointers);
+  const auto reference = loops::make_reference_compiler()->compile(pointers);
   for (auto set : test::instruction_sets()) {
     const auto made = backends::llvm_cpu::make_cpu_compiler(set)->compile(pointers);
     for (size_t i = 0; i < kernels.size(); ++i) {
       const Case& it = cases[i];
-      SCOPED_TRACE(base::str(name(set), " ", backends::llvm_common::to_string(it.op), " ",
+      SCOPED_TRACE(base::str(name(set), " ", loops::to_string(it.op), " ",
                              c10::toString(it.operand), " -> ", c10::toString(it.result)));
       ASSERT_TRUE(made[i].kernel) << made[i].reason;
       KernelMemory got(kernels[i], KernelMemory::Values::Anything, 7),

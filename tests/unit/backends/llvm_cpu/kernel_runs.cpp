@@ -1,7 +1,7 @@
 #include "unit/backends/llvm_cpu/kernel_runs.h"
 
-#include "backends/llvm_common/scalar_math.h"
 #include "base/error.h"
+#include "loops/ir/scalar_math.h"
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
@@ -11,12 +11,12 @@
 
 namespace tandem::test {
 
-using backends::llvm_common::Buffer;
-using backends::llvm_common::BufferRole;
-using backends::llvm_common::Kernel;
-using backends::llvm_common::Scalar;
 using backends::llvm_cpu::InstructionSet;
 using c10::ScalarType;
+using loops::Buffer;
+using loops::BufferRole;
+using loops::Kernel;
+using loops::Scalar;
 
 namespace {
 
@@ -57,8 +57,7 @@ double unit_of(double value, ScalarType dtype) {
 }  // namespace
 
 double element(const std::vector<char>& bytes, ScalarType dtype, size_t index) {
-  const Scalar value =
-      backends::llvm_common::read_element(bytes.data(), static_cast<int64_t>(index), dtype);
+  const Scalar value = loops::read_element(bytes.data(), static_cast<int64_t>(index), dtype);
   return c10::isFloatingType(dtype) ? value.number : static_cast<double>(value.integer);
 }
 
@@ -80,8 +79,7 @@ KernelMemory::KernelMemory(const Kernel& kernel, Values values, uint64_t seed) {
         if (values == Values::Anything && random() % 8 == 0)
           value.integer = static_cast<int64_t>(random());
       }
-      backends::llvm_common::write_element(bytes.data(), static_cast<int64_t>(i), buffer.dtype,
-                                           value);
+      loops::write_element(bytes.data(), static_cast<int64_t>(i), buffer.dtype, value);
     }
     bytes_.push_back(std::move(bytes));
   }
@@ -122,7 +120,7 @@ std::string difference_from_reference(const Kernel& kernel, InstructionSet set,
   const Kernel* const kernels[] = {&kernel};
   const auto made = backends::llvm_cpu::make_cpu_compiler(set)->compile(kernels);
   if (!made[0].kernel) return "not generated: " + made[0].reason;
-  const auto reference = backends::llvm_common::make_reference_compiler()->compile(kernels);
+  const auto reference = loops::make_reference_compiler()->compile(kernels);
   KernelMemory got(kernel, values, seed), expected(kernel, values, seed);
   const bool good = made[0].kernel->run(got.pointers());
   const bool reference_good = reference[0].kernel->run(expected.pointers());

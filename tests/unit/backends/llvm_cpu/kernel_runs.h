@@ -1,7 +1,7 @@
 #pragma once
 
-#include "backends/llvm_common/kernel_compiler.h"
 #include "backends/llvm_cpu/cpu_compiler.h"
+#include "loops/ir/kernel_compiler.h"
 
 #include <cstdint>
 #include <optional>
@@ -19,7 +19,7 @@ class KernelMemory {
     Moderate,    // random numbers between -3 and 3
     WholeSmall,  // small whole numbers: sums of them are exact in any order
   };
-  KernelMemory(const backends::llvm_common::Kernel& kernel, Values values, uint64_t seed);
+  KernelMemory(const loops::Kernel& kernel, Values values, uint64_t seed);
 
   std::vector<void*> pointers();
   std::vector<char>& bytes(size_t buffer) { return bytes_[buffer]; }
@@ -34,15 +34,15 @@ class KernelMemory {
 
 /// Where `got` differs from `expected` in what the kernel writes, by more than `units` in the last
 /// place of floats; empty if nowhere. Two NaN are equal, and so are two zeros.
-std::string difference(const backends::llvm_common::Kernel& kernel, KernelMemory& got,
-                       KernelMemory& expected, double units);
+std::string difference(const loops::Kernel& kernel, KernelMemory& got, KernelMemory& expected,
+                       double units);
 
 /// The sets of instructions that this machine can run.
 std::vector<backends::llvm_cpu::InstructionSet> instruction_sets();
 
 /// Runs the kernel in generated code and in the reference interpreter on equal memory; empty, or
 /// what differs.
-std::string difference_from_reference(const backends::llvm_common::Kernel& kernel,
+std::string difference_from_reference(const loops::Kernel& kernel,
                                       backends::llvm_cpu::InstructionSet set,
                                       KernelMemory::Values values, double units, uint64_t seed = 1);
 

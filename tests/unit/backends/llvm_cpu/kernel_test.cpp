@@ -11,14 +11,14 @@
 namespace tandem {
 namespace {
 
-using backends::llvm_common::Kernel;
-using backends::llvm_common::parse_kernel;
+using loops::Kernel;
+using loops::parse_kernel;
 using test::KernelMemory;
 using Values = KernelMemory::Values;
 
 void expect_as_reference(const std::string& text, Values values, double units) {
   const Kernel kernel = parse_kernel(text);
-  backends::llvm_common::verify(kernel);
+  loops::verify(kernel);
   for (backends::llvm_cpu::InstructionSet set : test::instruction_sets()) {
     SCOPED_TRACE(std::string(name(set)));
     EXPECT_EQ(test::difference_from_reference(kernel, set, values, units), "") << text;

@@ -22,7 +22,7 @@
 namespace tandem {
 namespace {
 
-using backends::llvm_common::Kernel;
+using loops::Kernel;
 using test::KernelMemory;
 
 struct Function {
@@ -118,7 +118,7 @@ Error error_of(const Function& function, const std::vector<float>& x, const floa
 std::vector<float> generated(const Function& function, const std::vector<float>& x,
                              backends::llvm_cpu::InstructionSet set) {
   const std::string n = std::to_string(x.size());
-  const Kernel kernel = backends::llvm_common::parse_kernel(
+  const Kernel kernel = loops::parse_kernel(
       base::str("kernel k {\n in x: f32[", n, "]\n out y: f32[", n, "]\n kept i: ", n,
                 "\n outer {\n v0: f32 = load x[i]\n v1: f32 = ", function.name,
                 " v0\n store y[i], v1\n }\n}"));

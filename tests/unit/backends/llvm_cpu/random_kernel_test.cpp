@@ -14,13 +14,13 @@
 namespace tandem {
 namespace {
 
-using backends::llvm_common::Access;
-using backends::llvm_common::BufferRole;
-using backends::llvm_common::Instruction;
-using backends::llvm_common::Kernel;
-using backends::llvm_common::kNone;
-using backends::llvm_common::LoopOp;
 using c10::ScalarType;
+using loops::Access;
+using loops::BufferRole;
+using loops::Instruction;
+using loops::Kernel;
+using loops::kNone;
+using loops::LoopOp;
 using test::KernelMemory;
 
 class Generator {
@@ -85,7 +85,7 @@ class Generator {
         ScalarType::BFloat16, ScalarType::Half,  ScalarType::Double, ScalarType::Char};
     const ScalarType stored = kTypes[pick(std::size(kTypes))];
     kernel_.accesses.push_back(access(inner, BufferRole::In, stored));
-    const ScalarType dtype = backends::llvm_common::compute_dtype(stored);
+    const ScalarType dtype = loops::compute_dtype(stored);
     Instruction line{.op = LoopOp::Load,
                      .dtype = dtype,
                      .slot = static_cast<int32_t>(kernel_.accesses.size()) - 1};
@@ -162,7 +162,7 @@ class Generator {
                                             ScalarType::Bool};
     const ScalarType stored = kTypes[pick(std::size(kTypes))];
     int32_t from = value(inner);
-    const ScalarType dtype = backends::llvm_common::compute_dtype(stored);
+    const ScalarType dtype = loops::compute_dtype(stored);
     if (dtype != ScalarType::Float)
       from = add({.op = LoopOp::Cast, .dtype = dtype, .a = from}, inner);
     kernel_.accesses.push_back(access(inner, BufferRole::Out, stored));
@@ -199,7 +199,7 @@ TEST(CpuKernel, RandomNestsAreAsTheReferenceSays) {
   for (auto set : test::instruction_sets()) {
     for (uint64_t seed = 1; seed <= kCount; ++seed) {
       const Kernel kernel = Generator(seed * 7919 + static_cast<uint64_t>(set)).kernel();
-      backends::llvm_common::verify(kernel);
+      loops::verify(kernel);
       const std::string problem =
           test::difference_from_reference(kernel, set, KernelMemory::Values::WholeSmall, 0, seed);
       ASSERT_EQ(problem, "") << name(set) << ", seed " << seed << "\n" << print(kernel);

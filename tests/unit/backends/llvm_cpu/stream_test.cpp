@@ -14,8 +14,8 @@
 namespace tandem {
 namespace {
 
-using backends::llvm_common::Kernel;
-using backends::llvm_common::parse_kernel;
+using loops::Kernel;
+using loops::parse_kernel;
 
 Kernel doubled(int64_t rows, int64_t columns) {
   const std::string n = std::to_string(rows * columns), c = std::to_string(columns);

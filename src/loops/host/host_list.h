@@ -1,0 +1,107 @@
+#pragma once
+
+#include "loops/fusion/extract_group.h"
+#include "loops/ir/kernel_compiler.h"
+#include "loops/ir/loop_ir.h"
+#include "tandem/backend.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace tandem::loops {
+
+/// Where a run keeps a value: slots are numbered as the values of the graph.
+using Slot = int32_t;
+inline constexpr Slot kNoSlot = -1;
+
+/// A tensor that a kernel writes.
+struct OutputTensor {
+  Slot slot = kNoSlot;
+  ir::TypePtr type{};
+  int64_t arena_offset = -1;  // -1: new memory in every run, since the caller will own it
+  std::vector<int64_t> sizes{}, strides{};
+};
+
+/// Runs one kernel.
+struct KernelStep {
+  std::string name{};
+  int32_t kernel = 0;                             // of HostList::kernels
+  std::vector<Slot> buffers{};                    // per buffer of the kernel; kNoSlot: scratch
+  std::vector<int32_t> outputs{};                 // of HostList::tensors
+  std::shared_ptr<const ExtractedGroup> nodes{};  // what it stands for
+  std::vector<std::string> op_names{};
+  int64_t bytes_read = 0, bytes_written = 0;
+};
+
+/// Calls an operator of libtorch with everything ready that does not depend on the data.
+struct LibraryStep {
+  struct Argument {
+    enum class Kind : uint8_t { Constant, Single, Tensors, OptionalTensors };
+    Kind kind = Kind::Constant;
+    int32_t constant = 0;  // of HostList::constants
+    std::vector<Slot> slots{};
+  };
+  c10::OperatorHandle op;
+  std::vector<Argument> arguments{};
+  ir::ResultShape shape{};
+  std::vector<Slot> results{};       // flat; kNoSlot: nobody reads it
+  std::vector<ir::TypePtr> types{};  // of the results; null: no tensor that kernels could read
+};
+
+/// Makes a tensor that shows memory of another one: for operators and results, kernels need none.
+struct ViewStepping {
+  Slot from = kNoSlot, to = kNoSlot;
+  std::vector<int64_t> sizes{}, strides{};
+  int64_t offset = 0;
+};
+
+/// Runs nodes as eager does: a graph inside the graph, or a kernel that could not be generated.
+struct EagerStep {
+  std::shared_ptr<Executable> graph{};
+  std::vector<Slot> inputs{}, outputs{};
+  std::string why{};  // empty: it is a region
+  std::vector<std::string> op_names{};
+};
+
+struct Step {
+  std::variant<KernelStep, LibraryStep, ViewStepping, EagerStep> what;
+  std::vector<Slot> released{};  // nobody reads them afterwards
+};
+
+/// A graph as the list of what a call does, one step after the other. Immutable; a run keeps its
+/// state in a frame.
+struct HostList {
+  std::string name{};
+  std::vector<Kernel> kernels{};  // different ones
+  std::vector<std::shared_ptr<const CompiledKernel>> compiled{};
+  std::vector<c10::IValue> constants{};
+  std::vector<std::pair<Slot, int32_t>> constant_slots{};  // tensors of the graph itself
+  std::vector<OutputTensor> tensors{};
+  std::vector<Step> steps{};
+  std::vector<Slot> inputs{};
+  std::vector<ir::TypePtr> read_inputs{};  // per input its type if a kernel reads it, else null
+  std::vector<bool> releasable{};
+  std::vector<Slot> outputs{};  // kNoSlot: undefined
+  size_t slot_count = 0;
+  int64_t arena_bytes = 0;
+};
+
+/// Lowers a graph: fusion, kernels, memory. `judge` runs what is no kernel and no single operator.
+/// Sizes must be constant.
+HostList make_host_list(const ir::Graph& graph, const CompileContext& context,
+                        KernelCompiler& compiler, Backend& judge);
+
+/// The text of dumps: one line per step.
+std::string print(const HostList& list);
+/// Lines for `report()`: kernels with the ops in each, the bytes they move, their best run so far
+/// and its share of a copy's bandwidth (0: not known); calls of libtorch; what could not be
+/// generated and why.
+std::string report(const HostList& list, double copy_bytes_per_second);
+
+}  // namespace tandem::loops

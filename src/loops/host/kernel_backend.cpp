@@ -1,0 +1,132 @@
+#include "loops/host/kernel_backend.h"
+
+#include "base/error.h"
+#include "loops/host/check_kernel.h"
+#include "loops/host/fast_attention.h"
+#include "loops/host/frame.h"
+#include "loops/host/host_list.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include <utility>
+
+namespace tandem::loops {
+namespace {
+
+class LlvmExecutable final : public Executable {
+ public:
+  LlvmExecutable(HostList list, std::shared_ptr<KernelCompiler> compiler,
+                 std::shared_ptr<Backend> judge, bool check)
+      : list_(std::move(list)),
+        frames_(list_),
+        compiler_(std::move(compiler)),
+        judge_(std::move(judge)) {
+    if (!check) return;
+    check_ = [this](const KernelStep& step, std::span<const at::Tensor> inputs,
+                    std::span<const at::Tensor> outputs) {
+      check_kernel(step, *judge_, inputs, outputs);
+    };
+  }
+
+  std::string report() const override {
+    const bool measure = !list_.kernels.empty();
+    return loops::report(list_, measure ? compiler_->copy_bytes_per_second() : 0);
+  }
+
+  std::vector<Listing> listings() const override {
+    std::vector<Listing> out{{"steps", print(list_)}};
+    std::string kernels;
+    for (size_t i = 0; i < list_.kernels.size(); ++i) {
+      kernels += print(list_.kernels[i]);
+      if (list_.compiled[i] == nullptr) continue;
+      for (CompiledKernel::Listing& listing : list_.compiled[i]->listings())
+        out.push_back({list_.kernels[i].name + "." + listing.ending, std::move(listing.text)});
+    }
+    out.push_back({"kernels.loops", std::move(kernels)});
+    return out;
+  }
+
+  void release_cached_memory() override { frames_.clear(); }
+
+  std::vector<at::Tensor> run(std::span<at::Tensor> inputs) override {
+    TANDEM_REQUIRE(inputs.size() == list_.inputs.size(), "call", "the graph takes ",
+                   list_.inputs.size(), " inputs, got ", inputs.size(),
+                   "\n  remedy: pass one tensor per input, undefined ones too");
+    // The graph was recorded below autograd, version counting and autocast, and runs there.
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    c10::impl::ExcludeDispatchKeyGuard below_autocast(c10::autocast_dispatch_keyset);
+    std::unique_ptr<Frame> frame = frames_.take();
+    // A frame that an error left goes with it.
+    std::vector<at::Tensor> outputs = frame->run(inputs, *judge_, check_);
+    frames_.give_back(std::move(frame));
+    return outputs;
+  }
+
+ private:
+  HostList list_;
+  FramePool frames_;
+  std::shared_ptr<KernelCompiler> compiler_;
+  std::shared_ptr<Backend> judge_;
+  KernelCheck check_;
+};
+
+bool is_static(const ir::Graph& graph) {
+  bool known = graph.symbols().empty();
+  auto look = [&](ir::ValueId id) {
+    if (id == ir::kNoValue) return;
+    const ir::TypePtr& type = graph.value(id).tensor_type();
+    known = known && (type == nullptr || type->is_static());
+  };
+  for (ir::ValueId id : graph.inputs()) look(id);
+  graph.for_each_node([&](const ir::Node& node) {
+    for (ir::ValueId id : node.results()) look(id);
+  });
+  return known;
+}
+
+class LlvmBackend final : public Backend {
+ public:
+  LlvmBackend(std::shared_ptr<KernelCompiler> compiler, std::shared_ptr<Backend> judge, bool check)
+      : compiler_(std::move(compiler)), judge_(std::move(judge)), check_(check) {}
+
+  std::string_view name() const override { return "llvm"; }
+  bool fuses() const override { return true; }
+
+  Decompositions decompositions(Rounding rounding) const override {
+    Decompositions table = Decompositions::standard(rounding);
+    // These are rules of their own here, most of them with eager's bits.
+    for (const char* op : {"relu", "threshold_backward", "sigmoid_backward", "tanh_backward",
+                           "mean", "mean.dim", "addcmul", "addcdiv", "gelu", "gelu_backward"})
+      table.keep(op);
+    if (rounding == Rounding::fast) add_wide_attention(table);
+    return table;
+  }
+
+  std::unique_ptr<Executable> compile(const ir::Graph& graph,
+                                      const CompileContext& context) override {
+    const size_t inputs = graph.inputs().size();
+    TANDEM_REQUIRE(context.releasable_inputs.empty() || context.releasable_inputs.size() == inputs,
+                   "lower", "graph ", graph.name(), " has ", inputs, " inputs, got ",
+                   context.releasable_inputs.size(),
+                   " flags\n  remedy: leave releasable_inputs empty, or give one flag per input");
+    ir::verify(graph, "lower");
+    if (!is_static(graph)) return judge_->compile(graph, context);
+    return std::make_unique<LlvmExecutable>(make_host_list(graph, context, *compiler_, *judge_),
+                                            compiler_, judge_, check_);
+  }
+
+ private:
+  std::shared_ptr<KernelCompiler> compiler_;
+  std::shared_ptr<Backend> judge_;
+  bool check_;
+};
+
+}  // namespace
+
+std::shared_ptr<Backend> make_backend(std::shared_ptr<KernelCompiler> compiler,
+                                      std::shared_ptr<Backend> judge, bool check) {
+  return std::make_shared<LlvmBackend>(std::move(compiler), std::move(judge), check);
+}
+
+}  // namespace tandem::loops

@@ -1,0 +1,50 @@
+#pragma once
+
+#include "loops/ir/loop_ir.h"
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem::loops {
+
+/// A kernel that runs. May be called from several threads at once.
+class CompiledKernel {
+ public:
+  virtual ~CompiledKernel() = default;
+  /// One pointer per buffer of the kernel, null for scratch. False: a CheckIndex failed, and what
+  /// the kernel wrote is undefined.
+  virtual bool run(std::span<void* const> buffers) const = 0;
+  /// What the generator made of it, for dumps: file ending (`ll`, `s`) and text.
+  struct Listing {
+    std::string ending;
+    std::string text;
+  };
+  virtual std::vector<Listing> listings() const { return {}; }
+  /// The shortest of the runs that were timed (some of them are), in seconds; 0: none yet.
+  virtual double best_seconds() const { return 0; }
+};
+
+/// Kernels as one engine makes them run: the reference interpreter, or code for a machine.
+class KernelCompiler {
+ public:
+  struct Result {
+    std::shared_ptr<const CompiledKernel> kernel;  // null: it cannot be generated
+    std::string reason{};                          // why not
+  };
+
+  virtual ~KernelCompiler() = default;
+  virtual std::string_view name() const = 0;
+  /// One result per kernel. All kernels of a graph come at once, so that they can be compiled in
+  /// parallel; no two of them have the same structural key.
+  virtual std::vector<Result> compile(std::span<const Kernel* const> kernels) = 0;
+  /// Bytes read and written per second by a plain copy of memory on this device; 0: not known.
+  virtual double copy_bytes_per_second() { return 0; }
+};
+
+/// Runs the loop IR line by line: slow, obviously right, the judge of every generator.
+std::shared_ptr<KernelCompiler> make_reference_compiler();
+
+}  // namespace tandem::loops

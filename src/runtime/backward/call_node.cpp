@@ -1,0 +1,229 @@
+#include "runtime/backward/call_node.h"
+
+#include "base/error.h"
+#include "libtorch/private_members.h"
+#include "libtorch/version.h"
+#include "runtime/backward/gradient_call.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/record_function.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tandem::runtime {
+namespace {
+
+namespace autograd = torch::autograd;
+
+/// The backward was recorded for a tangent with the strides of its result, neither a lazy conjugate
+/// nor a lazy negation: a recorded `view` or `view_as_real` may need that.
+at::Tensor with_strides(const at::Tensor& tangent, at::IntArrayRef strides) {
+  const bool lazy = tangent.is_conj() || tangent.is_neg();
+  if (tangent.strides() == strides && !lazy) return tangent;
+  at::AutoDispatchBelowADInplaceOrView below;
+  return at::empty_strided(tangent.sizes(), strides, tangent.options()).copy_(tangent);
+}
+
+const autograd::AutogradMeta& meta_of(const at::Tensor& leaf) {
+  return *static_cast<const autograd::AutogradMeta*>(
+      libtorch::autograd_meta(*leaf.unsafeGetTensorImpl()));
+}
+
+/// Whether a kept list still leads to the accumulators that the leaves have now: set_data() with
+/// another dtype takes them away.
+bool leads_to_parameters(const autograd::edge_list& edges, const CallPlan& plan,
+                         std::span<const at::Tensor> inputs) {
+  if (edges.size() != plan.edges.size()) return false;
+  for (size_t i = plan.first_parameter_edge; i < edges.size(); ++i) {
+    const at::Tensor& leaf = inputs[static_cast<size_t>(plan.edges[i].input)];
+    if (!libtorch::is_same_node(meta_of(leaf).grad_accumulator_, edges[i].function)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+autograd::Edge dead_end_of(const at::Tensor& result) {
+  auto node = libtorch::make_node<DeadEnd>();
+  const uint32_t number = node->add_input_metadata(result);
+  return autograd::Edge(std::move(node), number);
+}
+
+void CallNode::connect_inputs(std::span<const at::Tensor> inputs) {
+  const CallPlan& plan = entry_->plan();
+  const auto edge_to = [&](size_t i) {
+    return autograd::impl::gradient_edge(inputs[static_cast<size_t>(plan.edges[i].input)]);
+  };
+  const bool kept = plan.first_parameter_edge < plan.edges.size() &&
+                    entry_->edge_pool().take(next_edges_) &&
+                    leads_to_parameters(next_edges_, plan, inputs);
+  if (!kept) {
+    next_edges_.clear();
+    next_edges_.resize(plan.edges.size());
+    for (size_t i = plan.first_parameter_edge; i < plan.edges.size(); ++i) {
+      next_edges_[i] = edge_to(i);
+      next_edges_[i].function->topological_nr();  // tells the accumulator that it has a parent
+    }
+  }
+  // Accumulators count 0: they are the end of every graph.
+  if (plan.first_parameter_edge < plan.edges.size()) topological_nr_ = 1;
+  for (size_t i = 0; i < plan.first_parameter_edge; ++i) set_next_edge(i, edge_to(i));
+}
+
+void CallNode::keep_parameter_edges() {
+  const CallPlan& plan = entry_->plan();
+  if (plan.first_parameter_edge == plan.edges.size() || next_edges_.size() != plan.edges.size()) {
+    return;
+  }
+  autograd::edge_list kept = std::move(next_edges_);
+  next_edges_.clear();
+  // The base class frees a long chain of nodes one after the other, not one inside the other: it
+  // must still find the edges that lead on. Nor may the pool keep the caller's graph alive.
+  next_edges_.reserve(plan.first_parameter_edge);
+  for (size_t i = 0; i < plan.first_parameter_edge; ++i) {
+    next_edges_.push_back(std::exchange(kept[i], {}));
+  }
+  entry_->edge_pool().give(std::move(kept));
+}
+
+void CallNode::connect_results(std::span<at::Tensor> results) {
+  const auto self = getptr();
+  for (const ir::TangentFacts& tangent : entry_->signature().tangents) {
+    at::Tensor& result = results[static_cast<size_t>(tangent.place.index)];
+    if (tangent.part < 0) [[unlikely]] {
+      autograd::impl::set_gradient_edge(result, dead_end_of(result));
+      continue;
+    }
+    const uint32_t number = add_input_metadata(result);
+    autograd::impl::set_gradient_edge(result, autograd::Edge(self, number));
+  }
+}
+
+void CallNode::connect_targets(std::span<const autograd::Edge> targets) {
+  autograd::edge_list edges;
+  for (const CallPlan::Part::Edge& edge : entry_->plan().parts[part_].edges)
+    edges.push_back(targets[edge.target]);
+  set_next_edges(std::move(edges));
+}
+
+void CallNode::keep_view(const at::Tensor& input) {
+  const auto& history = input.grad_fn();
+  auto& view = views_.emplace_back();
+  if (history.get() != this) view.emplace(history);
+}
+
+std::vector<autograd::Edge> CallNode::views() {
+  std::vector<autograd::Edge> edges;
+  for (const auto& view : views_) edges.emplace_back(view ? view->lock() : getptr(), 0);
+  return edges;
+}
+
+/// Whether the backward under way asks for one of these gradients, or for what lies behind it.
+bool CallNode::is_wanted(std::span<const int64_t> gradients) const {
+  const auto& edges = entry_->plan().parts[part_].edges;
+  for (size_t i = 0; i < edges.size(); ++i) {
+    if (std::ranges::count(gradients, edges[i].position) > 0 && task_should_compute_output(i))
+      return true;
+  }
+  return false;
+}
+
+/// Whether the backward under way asks for all gradients.
+bool CallNode::wants_all() const {
+  const auto* needed = autograd::get_current_graph_task_exec_info();
+  if (needed == nullptr || needed->empty()) return true;  // backward(): whatever there is
+  for (size_t i = 0; i < num_outputs(); ++i) {
+    if (next_edge(i).is_valid() && !task_should_compute_output(i)) return false;
+  }
+  return true;
+}
+
+/// Of results from which nothing leads to what is asked for, eager runs no node: it neither looks
+/// at what they have saved nor frees it.
+void CallNode::drop_idle(autograd::variable_list& tangents) const {
+  const CallPlan::Part& part = entry_->plan().parts[part_];
+  const auto& depends = entry_->backward().tangent_use().gradients;
+  for (size_t i = 0; i < tangents.size(); ++i) {
+    const size_t tangent = part.tangents[i];
+    bool leads_on = is_wanted(entry_->signature().tangents[tangent].raises_in);
+    for (size_t k = 0; k < part.edges.size() && !leads_on; ++k) {
+      leads_on = depends[static_cast<size_t>(part.edges[k].position)][tangent] &&
+                 task_should_compute_output(k);
+    }
+    if (!leads_on) tangents[i].reset();
+  }
+}
+
+autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
+  const ir::Signature& signature = entry_->signature();
+  const CallPlan& plan = entry_->plan();
+  const CallPlan::Part& part = plan.parts[part_];
+  if (!wants_all()) [[unlikely]]
+    drop_idle(tangents);
+  std::vector<bool> defined(signature.tangents.size());
+  bool any = false;
+  for (size_t i = 0; i < tangents.size(); ++i) {
+    if (!tangents[i].defined()) continue;
+    const ir::TangentFacts& facts = signature.tangents[part.tangents[i]];
+    TORCH_CHECK(facts.raises.empty() || !is_wanted(facts.raises_in), facts.raises);
+    defined[part.tangents[i]] = any = true;
+  }
+  if (!any) return autograd::variable_list(num_outputs());
+
+  const Backward& backward = entry_->backward().get(defined);
+  if (c10::GradMode::is_enabled()) [[unlikely]]
+    return apply_with_history(defined, backward, std::move(tangents));
+  std::vector<at::Tensor> inputs = kept().take(*entry_, defined, backward, *this);
+  const size_t first_tangent = inputs.size();
+  inputs.resize(first_tangent + signature.tangents.size());
+  for (size_t i = 0; i < tangents.size(); ++i) {
+    if (!tangents[i].defined()) continue;
+    const size_t tangent = part.tangents[i];
+    inputs[first_tangent + tangent] = with_strides(tangents[i], plan.tangent_strides[tangent]);
+  }
+  tangents.clear();
+  std::vector<at::Tensor> gradients;
+  {
+    RECORD_FUNCTION("tandem::backward", c10::ArrayRef<const c10::IValue>{});
+    PeakMeter& meter = entry_->peak_meter();
+    gradients = meter.wants(PeakMeter::Half::Backward)
+                    ? meter.measure(PeakMeter::Half::Backward,
+                                    [&] { return backward.kernels->run(inputs); })
+                    : backward.kernels->run(inputs);
+  }
+  autograd::variable_list ordered(part.edges.size());
+  for (size_t i = 0; i < part.edges.size(); ++i) {
+    ordered[i] = std::move(gradients[static_cast<size_t>(part.edges[i].position)]);
+  }
+  return ordered;
+}
+
+/// With create_graph the gradients are results of a call in their turn: of a function that computes
+/// them from the inputs of this call and the tangents.
+autograd::variable_list CallNode::apply_with_history(const std::vector<bool>& defined,
+                                                     const Backward& backward,
+                                                     autograd::variable_list&& tangents) {
+  TANDEM_REQUIRE(entry_->gradients().can_make(), "call",
+                 "backward with create_graph=true needs the arguments of the call, which were not "
+                 "kept\n  remedy: leave Options::higher_order on; a graph that was lowered by "
+                 "itself has no gradients of gradients: compile the function");
+  const Primals primals = kept().take_primals(*entry_, defined, backward, *this);
+  const CallPlan::Part& part = entry_->plan().parts[part_];
+  std::vector<at::Tensor> gradients =
+      call_gradients(*entry_, part_, defined, primals, tangents, getptr());
+  autograd::variable_list ordered;
+  for (const CallPlan::Part::Edge& edge : part.edges) {
+    size_t position = 0;  // among the gradients of this part
+    for (int64_t i = 0; i < edge.position; ++i)
+      position +=
+          entry_->signature().gradients[static_cast<size_t>(i)].part == static_cast<int64_t>(part_);
+    ordered.push_back(std::move(gradients[position]));
+  }
+  return ordered;
+}
+
+}  // namespace tandem::runtime

@@ -1,0 +1,77 @@
+#pragma once
+
+#include "runtime/backward/kept_values.h"
+#include "runtime/entry_state.h"
+
+#include <torch/csrc/autograd/function.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace tandem::runtime {
+
+/// The history of a result from which no gradient reaches an input.
+struct DeadEnd : torch::autograd::Node {
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return {}; }
+  std::string name() const override { return "TandemBackward"; }
+};
+/// An edge to a new one.
+torch::autograd::Edge dead_end_of(const at::Tensor& result);
+
+/// An autograd node of one call: holds what the forward saved and runs the compiled backward. One
+/// for the results, and one for each argument or group that the call rewrites.
+///
+/// Written by hand rather than as a torch::autograd::Function, so that aliased results and written
+/// arguments stay out of it, and so that a call costs less than an eager addition.
+class CallNode : public torch::autograd::Node {
+ public:
+  /// The only node of its call.
+  explicit CallNode(std::shared_ptr<const EntryState> entry) : entry_(std::move(entry)) {}
+  /// One of several, which share what is kept.
+  CallNode(std::shared_ptr<const EntryState> entry, size_t part, std::shared_ptr<KeptValues> kept)
+      : entry_(std::move(entry)), part_(part), shared_(std::move(kept)) {}
+  ~CallNode() override { keep_parameter_edges(); }
+  /// Where the deleter empties the edges before the destructor runs (libtorch 2.11).
+  void before_delete() { keep_parameter_edges(); }
+
+  /// The edges to every input that gets a gradient. A node's edges must be complete before anything
+  /// points to it.
+  void connect_inputs(std::span<const at::Tensor> inputs);
+  /// The same from a list with one edge per target of the plan.
+  void connect_targets(std::span<const torch::autograd::Edge> targets);
+  /// Makes the node the history of the results that need one.
+  void connect_results(std::span<at::Tensor> results);
+  /// The histories, now that they are made, of inputs that are views and that the node rewrites:
+  /// the input itself, or members of a group in the order of views_of(). Weakly: they lead here.
+  void keep_view(const at::Tensor& input);
+  /// Edges to them; invalid where the view has gone or got another history.
+  std::vector<torch::autograd::Edge> views();
+  KeptValues& kept() { return shared_ ? *shared_ : own_; }
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& tangents) override;
+  void release_variables() override {
+    if (shared_) return shared_->release_if_spent();
+    own_.release();
+  }
+  std::string name() const override { return "TandemBackward"; }
+
+ private:
+  void keep_parameter_edges();
+  bool is_wanted(std::span<const int64_t> gradients) const;
+  bool wants_all() const;
+  void drop_idle(torch::autograd::variable_list& tangents) const;
+  torch::autograd::variable_list apply_with_history(const std::vector<bool>& defined,
+                                                    const Backward& backward,
+                                                    torch::autograd::variable_list&& tangents);
+
+  std::shared_ptr<const EntryState> entry_;
+  size_t part_ = 0;
+  std::shared_ptr<KeptValues> shared_;
+  /// None: this node. It must not watch itself: libtorch 2.13 destroys a node when nobody watches
+  /// it any more, and what the node holds with it.
+  std::vector<std::optional<decltype(torch::autograd::AutogradMeta::grad_accumulator_)>> views_;
+  KeptValues own_;
+};
+
+}  // namespace tandem::runtime

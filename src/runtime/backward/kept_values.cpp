@@ -1,0 +1,269 @@
+#include "runtime/backward/kept_values.h"
+
+#include "base/error.h"
+#include "runtime/call/version_check.h"
+
+#include <ATen/SavedTensorHooks.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tandem::runtime {
+
+namespace autograd = torch::autograd;
+
+namespace {
+
+/// Eager would read what it has saved; a backward with create_graph computes it again, from inputs.
+void check_primal(const at::Tensor& tensor, uint32_t version, const ir::InputFacts& facts) {
+  if (!tensor.is_inference()) check_saved(tensor, version, facts.requires_grad && !facts.is_leaf);
+}
+
+[[noreturn]] void throw_without_copy(const EntryState& entry, size_t input) {
+  const ir::InputFacts& facts = entry.signature().inputs[input];
+  entry.keep_copies();
+  throw UserError(
+      "call",
+      base::str("backward with create_graph=true needs ", ir::to_string(facts.role),
+                " as it was before the call, which writes it",
+                "\n  remedy: run the step again: with Options::higher_order, from now on each "
+                "call keeps a copy until its backward; or write the tensor outside the function"));
+}
+
+}  // namespace
+
+void KeptValues::save(const EntryState& entry, std::span<const at::Tensor> inputs,
+                      std::span<at::Tensor> outputs, std::span<const at::Tensor> results,
+                      std::span<const at::Tensor> bases) {
+  if (entry.keeps_primals()) save_primals(entry, inputs);
+  if (!at::SavedTensorDefaultHooks::get_tls_state().stack.empty()) [[unlikely]] {
+    return save_with_hooks(entry, inputs, outputs);
+  }
+  const CallPlan& plan = entry.plan();
+  const int64_t lifted = entry.signature().lifted_count;
+  for (size_t i = 0; i < plan.saved.size(); ++i) {
+    const SavedSlot& slot = plan.saved[i];
+    if (slot.input >= 0) {
+      const at::Tensor& input = inputs[static_cast<size_t>(slot.input)];
+      const uint32_t version = version_to_save(input);
+      if (slot.input < lifted) {
+        lifted_versions_.push_back(version);
+      } else {
+        arguments_.push_back({input, version});
+      }
+      continue;
+    }
+    at::Tensor& value = outputs[static_cast<size_t>(plan.first_saved) + i];
+    if (slot.output >= 0 || slot.base >= 0) {
+      const at::Tensor& result = slot.output >= 0 ? results[static_cast<size_t>(slot.output)]
+                                                  : bases[static_cast<size_t>(slot.base)];
+      watched_.push_back({result.unsafeGetTensorImpl()->version_counter(), version_to_save(result),
+                          static_cast<int64_t>(result.output_nr())});
+      values_.push_back(value.tensor_data());
+    } else if (slot.watched >= 0) {
+      const at::Tensor& input = inputs[static_cast<size_t>(slot.watched)];
+      watched_.push_back(
+          {input.unsafeGetTensorImpl()->version_counter(), version_to_save(input), -1});
+      values_.push_back(std::move(value));
+    } else if (slot.shallow) {
+      watched_.push_back(
+          {value.unsafeGetTensorImpl()->version_counter(), version_to_save(value), -1});
+      values_.push_back(std::move(value));
+    } else {
+      values_.push_back(std::move(value));
+    }
+  }
+}
+
+void KeptValues::save_primals(const EntryState& entry, std::span<const at::Tensor> inputs) {
+  const auto version = [](const at::Tensor& tensor) {
+    const c10::VariableVersion& counter = tensor.unsafeGetTensorImpl()->version_counter();
+    return counter.enabled() ? counter.current_version() : 0;  // an inference tensor has none
+  };
+  for (size_t i : entry.primals().held) primals_.push_back({inputs[i], version(inputs[i])});
+  for (size_t i : entry.primals().watched) primal_versions_.push_back(version(inputs[i]));
+}
+
+void KeptValues::save_with_hooks(const EntryState& entry, std::span<const at::Tensor> inputs,
+                                 std::span<at::Tensor> outputs) {
+  const CallPlan& plan = entry.plan();
+  for (size_t i = 0; i < plan.saved.size(); ++i) {
+    const SavedSlot& slot = plan.saved[i];
+    const at::Tensor& tensor = slot.input >= 0 ? inputs[static_cast<size_t>(slot.input)]
+                                               : outputs[static_cast<size_t>(plan.first_saved) + i];
+    const bool own = slot.output >= 0 || slot.base >= 0;
+    hooked_.emplace_back(own ? tensor.tensor_data() : tensor, /*is_output=*/false);
+  }
+}
+
+void KeptValues::check_versions(const EntryState& entry, const Backward& backward,
+                                autograd::Node& node) {
+  const CallPlan& plan = entry.plan();
+  size_t argument = 0, version = 0, value = 0, result = 0;
+  for (size_t i = 0; i < plan.saved.size(); ++i) {
+    const SavedSlot& slot = plan.saved[i];
+    if (slot.input >= 0) {
+      const auto input = static_cast<size_t>(slot.input);
+      const bool lifted = input < entry.lifted().size();
+      const at::Tensor& tensor = lifted ? entry.lifted()[input] : arguments_[argument].tensor;
+      const uint32_t saved = lifted ? lifted_versions_[version++] : arguments_[argument++].version;
+      if (backward.reads[i]) check_saved(tensor, saved, !entry.signature().inputs[input].is_leaf);
+      continue;
+    }
+    const at::Tensor& kept = values_[value++];
+    if (!slot.is_watched()) continue;
+    const Watched& watched = watched_[result++];
+    const uint32_t now = watched.counter.current_version();
+    if (backward.reads[i] && now != watched.version) {
+      const auto origin =
+          watched.number < 0 ? autograd::Edge()
+                             : autograd::Edge(node.getptr(), static_cast<uint32_t>(watched.number));
+      throw_modified(kept, origin, now, watched.version);
+    }
+  }
+}
+
+void KeptValues::require_unspent(const EntryState& entry, const std::vector<bool>& defined,
+                                 const Backward& backward) const {
+  bool spent = released_;
+  for (size_t i = 0; i < spent_.size(); ++i) {
+    if (!spent_[i]) continue;
+    const std::vector<bool>& shared = entry.backward().tangent_use().shared[i];
+    for (size_t j = 0; j < defined.size(); ++j) spent |= defined[j] && (i == j || shared[j]);
+  }
+  for (size_t i = 0; i < taken_.size(); ++i) spent |= taken_[i] && backward.reads[i];
+  TORCH_CHECK(!spent, autograd::ERR_BACKWARD_TWICE);
+}
+
+/// Notes what a backward without a kept graph uses up. Eager's graph can be walked again where it
+/// has saved nothing.
+void KeptValues::spend(const EntryState& entry, const std::vector<bool>& defined,
+                       const Backward& backward) {
+  const auto& tangents = entry.signature().tangents;
+  const auto all = [&](const std::vector<bool>& flags) {
+    for (size_t i = 0; i < flags.size(); ++i) {
+      if (!flags[i] && tangents[i].part >= 0) return false;
+    }
+    return true;
+  };
+  const bool reads =
+      std::find(backward.reads.begin(), backward.reads.end(), true) != backward.reads.end();
+  if (reads && spent_.empty() && all(defined)) {
+    released_ = true;
+  } else if (reads) {
+    spent_.resize(defined.size());
+    for (size_t i = 0; i < defined.size(); ++i) spent_[i] = spent_[i] || defined[i];
+    released_ = all(spent_);
+    taken_.clear();
+    for (const std::vector<bool>& readers : entry.backward().tangent_use().readers) {
+      bool taken = true;
+      for (size_t i = 0; i < readers.size(); ++i) taken = taken && (!readers[i] || spent_[i]);
+      taken_.push_back(taken);
+    }
+  }
+  spared_ = !released_;
+}
+
+std::vector<at::Tensor> KeptValues::take(const EntryState& entry, const std::vector<bool>& defined,
+                                         const Backward& backward, autograd::Node& node) {
+  std::lock_guard lock(mutex_);
+  require_unspent(entry, defined, backward);
+  // First every check, then the hand-over: a backward that raises leaves all in place.
+  if (hooked_.empty()) check_versions(entry, backward, node);
+  const CallPlan& plan = entry.plan();
+  std::vector<at::Tensor> saved;
+  saved.reserve(plan.saved.size() + entry.signature().tangents.size());
+  if (!hooked_.empty()) {
+    for (size_t i = 0; i < plan.saved.size(); ++i) {
+      const bool used = backward.reads[i] || backward.writes[i];
+      saved.push_back(used ? hooked_[i].unpack() : at::Tensor());
+    }
+  }
+  const bool keep = autograd::get_current_graph_task_keep_graph();
+  if (!keep) spend(entry, defined, backward);
+  if (!hooked_.empty()) return saved;
+  size_t argument = 0, value = 0;
+  for (size_t i = 0; i < plan.saved.size(); ++i) {
+    const int64_t input = plan.saved[i].input;
+    if (input >= 0 && static_cast<size_t>(input) < entry.lifted().size()) {
+      saved.push_back(entry.lifted()[static_cast<size_t>(input)]);
+      continue;
+    }
+    // The kernels may free a value at its last use if nobody will ask for it again.
+    at::Tensor& kept = input >= 0 ? arguments_[argument++].tensor : values_[value++];
+    const bool last = !keep && (released_ || (!taken_.empty() && taken_[i]));
+    saved.push_back(last ? std::move(kept) : kept);
+  }
+  return saved;
+}
+
+Primals KeptValues::take_primals(const EntryState& entry, const std::vector<bool>& defined,
+                                 const Backward& backward, autograd::Node& node) {
+  std::lock_guard lock(mutex_);
+  require_unspent(entry, defined, backward);
+  if (hooked_.empty()) check_versions(entry, backward, node);
+  const PrimalPlan& plan = entry.primals();
+  const auto& facts = entry.signature().inputs;
+  for (size_t k = 0; k < plan.watched.size(); ++k)
+    check_primal(entry.lifted()[plan.watched[k]], primal_versions_[k], facts[plan.watched[k]]);
+  Primals taken;
+  std::vector<at::Tensor>& primals = taken.inputs;
+  primals.resize(facts.size());
+  for (size_t k = 0; k < plan.held.size(); ++k) {
+    check_primal(primals_[k].tensor, primals_[k].version, facts[plan.held[k]]);
+    primals[plan.held[k]] = primals_[k].tensor;
+  }
+  for (const PrimalPlan::SavedInput& saved : plan.saved) {
+    if (!hooked_.empty()) {
+      primals[saved.input] = hooked_[saved.slot].unpack();
+      continue;
+    }
+    const SavedArgument& kept = arguments_[saved.argument];
+    // Taken by a backward of other results, which needed it last.
+    TORCH_CHECK(kept.tensor.defined(), autograd::ERR_BACKWARD_TWICE);
+    check_primal(kept.tensor, kept.version, facts[saved.input]);
+    primals[saved.input] = kept.tensor;
+  }
+  for (size_t i = 0; i < facts.size(); ++i) {
+    if (plan.how[i] == PrimalPlan::How::Lifted) primals[i] = entry.lifted()[i];
+    if (plan.how[i] == PrimalPlan::How::Unread && facts[i].duplicate_of < 0)
+      primals[i] = like_unread(facts[i], plan.counts_offsets ? facts[i].offset_after : 0);
+    if (plan.how[i] == PrimalPlan::How::Reshaped) primals[i] = *snapshot_->copy_of(i);
+    if (plan.how[i] == PrimalPlan::How::Copied || plan.how[i] == PrimalPlan::How::InGroup) {
+      if (!snapshot_ || !snapshot_->has_copies) throw_without_copy(entry, i);
+      primals[i] = *snapshot_->copy_of(i);
+    }
+  }
+  for (size_t i = 0; i < facts.size(); ++i) {
+    if (facts[i].duplicate_of >= 0)
+      primals[i] = primals[static_cast<size_t>(facts[i].duplicate_of)];
+  }
+  if (!autograd::get_current_graph_task_keep_graph()) spend(entry, defined, backward);
+  if (snapshot_) taken.states = snapshot_->states;
+  return taken;
+}
+
+void KeptValues::release() {
+  std::lock_guard lock(mutex_);
+  if (std::exchange(spared_, false)) return;
+  released_ = true;
+  clear();
+}
+
+void KeptValues::release_if_spent() {
+  std::lock_guard lock(mutex_);
+  if (released_) clear();
+}
+
+void KeptValues::clear() {
+  arguments_.clear();
+  primals_.clear();
+  snapshot_.reset();
+  watched_.clear();
+  values_.clear();
+  hooked_.clear();
+}
+
+}  // namespace tandem::runtime

@@ -1,0 +1,88 @@
+#pragma once
+
+#include "runtime/backward/primals.h"
+#include "runtime/entry_state.h"
+
+#include <c10/util/SmallVector.h>
+#include <torch/csrc/autograd/saved_variable.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+namespace torch::autograd {
+struct Node;
+}
+
+namespace tandem::runtime {
+
+/// What one call keeps for its backward: the saved values, with eager's checks of versions and of a
+/// second backward. The nodes of one call share it.
+class KeptValues {
+ public:
+  /// `outputs` are the forward graph's, `results` the function's, with their history; so are
+  /// `bases`.
+  void save(const EntryState& entry, std::span<const at::Tensor> inputs,
+            std::span<at::Tensor> outputs, std::span<const at::Tensor> results,
+            std::span<const at::Tensor> bases = {});
+
+  /// Hands over what the backward of the defined tangents reads, as the first inputs of its
+  /// kernels. `node` is whose backward asks: the origin of results in eager's error texts.
+  std::vector<at::Tensor> take(const EntryState& entry, const std::vector<bool>& defined,
+                               const Backward& backward, torch::autograd::Node& node);
+  /// What was taken before the kernels ran; before save().
+  void keep(Snapshot snapshot) { snapshot_ = std::make_unique<Snapshot>(std::move(snapshot)); }
+  /// What a backward with create_graph starts from, after the same checks as in take().
+  Primals take_primals(const EntryState& entry, const std::vector<bool>& defined,
+                       const Backward& backward, torch::autograd::Node& node);
+  /// After a backward without a kept graph.
+  void release();
+  /// The same, asked by one of several nodes: others may still need what is kept. libtorch also
+  /// asks when a node dies.
+  void release_if_spent();
+
+ private:
+  void clear();
+  /// An argument kept by reference, with the version that it had.
+  struct SavedArgument {
+    at::Tensor tensor;
+    uint32_t version;
+  };
+  /// A result whose memory the backward reads, or an input whose sizes the call changed. Only the
+  /// counter is kept: a result points to its node, and neither would ever die.
+  struct Watched {
+    c10::VariableVersion counter;
+    uint32_t version;
+    int64_t number;  // of the result among the node's; -1: an input
+  };
+
+  void save_primals(const EntryState& entry, std::span<const at::Tensor> inputs);
+  void save_with_hooks(const EntryState& entry, std::span<const at::Tensor> inputs,
+                       std::span<at::Tensor> outputs);
+  void require_unspent(const EntryState& entry, const std::vector<bool>& defined,
+                       const Backward& backward) const;
+  void spend(const EntryState& entry, const std::vector<bool>& defined, const Backward& backward);
+  void check_versions(const EntryState& entry, const Backward& backward,
+                      torch::autograd::Node& node);
+
+  std::mutex mutex_;
+  // In the order of the plan's slots; each slot is in one of these three.
+  c10::SmallVector<SavedArgument, 2> arguments_;
+  c10::SmallVector<uint32_t, 8> lifted_versions_;  // the entry owns the tensors
+  c10::SmallVector<at::Tensor, 2> values_;
+  c10::SmallVector<Watched, 1> watched_;
+  c10::SmallVector<SavedArgument, 2> primals_;     // for a backward with create_graph
+  c10::SmallVector<uint32_t, 4> primal_versions_;  // of closed-over ones
+  std::unique_ptr<Snapshot> snapshot_;
+  std::vector<torch::autograd::SavedVariable> hooked_;  // all of it, where the user's hooks pack it
+  bool released_ = false;
+  // Results may be differentiated one by one; what eager frees then is what the formulas of the
+  // result read. Both lists are empty until that happens.
+  std::vector<bool> spent_;  // by tangent
+  std::vector<bool> taken_;  // by slot
+  bool spared_ = false;      // the last backward has released what it may by itself
+};
+
+}  // namespace tandem::runtime

@@ -1,0 +1,317 @@
+#include "runtime/backward/primals.h"
+
+#include "libtorch/version.h"
+#include "ops/memory/flat_memory.h"
+#include "ops/op_table.h"
+
+#include <ATen/Context.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <ranges>
+
+namespace tandem::runtime {
+namespace {
+
+namespace autograd = torch::autograd;
+
+/// In training, batch norm takes its running statistics along and looks at none of them.
+bool is_passed_along(const ir::Node& node, size_t operand, const std::vector<bool>& needed) {
+  if (operand != 3 && operand != 4) return false;
+  const std::string& name = node.op().operator_name().name;
+  const auto trains = [&](size_t at) {
+    const bool* training = node.operands()[at].get_if<bool>();
+    return training && *training;
+  };
+  if (name == "aten::native_batch_norm_backward") return trains(7);
+  return name == "aten::_native_batch_norm_legit_functional" && trains(5) &&
+         !needed[static_cast<size_t>(node.results()[operand])];
+}
+
+/// Draws are made again whether a gradient depends on them or not: others come after them.
+enum class Draws : uint8_t { Count, DoNotCount };
+
+/// Inputs of the joint graph that computing the gradients again will read, by position.
+std::vector<bool> read_by_gradients(const ir::Graph& joint, Draws count_draws) {
+  std::vector<bool> needed(joint.value_limit());
+  for (const ir::Output& output : joint.outputs()) {
+    if (output.role.role == ir::Role::Grad && output.value != ir::kNoValue)
+      needed[static_cast<size_t>(output.value)] = true;
+  }
+  std::vector<const ir::Node*> nodes;
+  joint.for_each_node([&](const ir::Node& node) { nodes.push_back(&node); });
+  for (const ir::Node* node : nodes | std::views::reverse) {
+    const bool draws = count_draws == Draws::Count && node->kind() == ir::NodeKind::Op &&
+                       !ops::info(node->op()).removable();
+    const bool any = draws || std::ranges::any_of(node->results(), [&](ir::ValueId id) {
+                       return id != ir::kNoValue && needed[static_cast<size_t>(id)];
+                     });
+    if (!any) continue;
+    for (size_t i = 0; i < node->operands().size(); ++i) {
+      if (node->kind() == ir::NodeKind::Op && is_passed_along(*node, i, needed)) continue;
+      node->operands()[i].for_each_value(
+          [&](ir::ValueId id) { needed[static_cast<size_t>(id)] = true; });
+    }
+  }
+  std::vector<bool> reads;
+  for (ir::ValueId input : joint.inputs()) reads.push_back(needed[static_cast<size_t>(input)]);
+  return reads;
+}
+
+bool is_switched(const ir::InputFacts& facts) {
+  return facts.requires_grad != facts.requires_grad_after;
+}
+
+bool is_changed(const ir::InputFacts& facts) {
+  return facts.data_written || facts.history_changed || facts.metadata_changed ||
+         facts.storage != ir::StorageChange::None || is_switched(facts);
+}
+
+bool is_only_reshaped(const ir::InputFacts& facts) {
+  return facts.metadata_changed && !facts.data_written && facts.storage == ir::StorageChange::None;
+}
+
+/// Not so in a function of gradients, which drops what the function under it does to its inputs.
+bool is_written(const ir::Signature& signature, int64_t group) {
+  const ir::GroupFacts& facts = signature.groups[static_cast<size_t>(group)];
+  return facts.history_changed || std::ranges::any_of(facts.members, [&](int64_t member) {
+           return is_changed(signature.inputs[static_cast<size_t>(member)]);
+         });
+}
+
+std::vector<std::optional<at::Generator>> generators_of(const ir::Graph& forward) {
+  bool any = false;
+  forward.for_each_node([&](const ir::Node& node) {
+    any = any || (node.kind() == ir::NodeKind::Op && ops::info(node.op()).random);
+  });
+  std::vector<std::optional<at::Generator>> generators;
+  if (!any) return generators;
+  generators.emplace_back();
+  for (const at::Generator& named : forward.generators()) generators.emplace_back(named);
+  std::vector<c10::Device> devices;
+  for (ir::ValueId input : forward.inputs()) {
+    const ir::TypePtr& type = forward.value(input).tensor_type();
+    if (!type || type->device.is_cpu() || std::ranges::count(devices, type->device)) continue;
+    devices.push_back(type->device);
+    generators.emplace_back(at::globalContext().defaultGenerator(type->device));
+  }
+  return generators;
+}
+
+struct Geometry {
+  std::vector<int64_t> sizes, strides;
+  int64_t offset = 0;
+};
+
+/// Memory of its own in which a tensor lies as another one does in its: ops that count from the
+/// start of the storage must find it.
+at::Tensor empty_like_in_storage(const Geometry& geometry, const at::TensorOptions& options) {
+  int64_t end = geometry.offset + 1;
+  for (size_t i = 0; i < geometry.sizes.size(); ++i)
+    end += std::max<int64_t>(geometry.sizes[i] - 1, 0) * geometry.strides[i];
+  at::AutoDispatchBelowADInplaceOrView below;
+  const at::Tensor memory = at::empty({end}, options);
+  return at::empty({0}, options)
+      .set_(memory.storage(), geometry.offset, geometry.sizes, geometry.strides);
+}
+
+at::Tensor copy_of_data(const at::Tensor& tensor) {
+  at::Tensor copy =
+      empty_like_in_storage({tensor.sizes().vec(), tensor.strides().vec(), tensor.storage_offset()},
+                            tensor.options().requires_grad(std::nullopt));
+  at::AutoDispatchBelowADInplaceOrView below;
+  return copy.copy_(tensor);
+}
+
+/// The data and the place in autograd's graph that a tensor has now. No leaf: the function may
+/// write it.
+at::Tensor copy_as_found(const at::Tensor& tensor) {
+  at::Tensor copy = copy_of_data(tensor);
+  if (tensor.requires_grad())
+    autograd::impl::set_gradient_edge(copy, autograd::impl::gradient_edge(tensor));
+  return copy;
+}
+
+/// The same of a leaf whose flag the function switches, which it may do with leaves only.
+at::Tensor leaf_as_found(const at::Tensor& leaf, autograd::edge_list& accumulators) {
+  using Weak = decltype(autograd::AutogradMeta::grad_accumulator_);
+  at::Tensor copy = copy_of_data(leaf).set_requires_grad(true);
+  accumulators.push_back(autograd::impl::gradient_edge(leaf));
+  autograd::impl::set_grad_accumulator(copy, Weak(accumulators.back().function));
+  return copy;
+}
+
+/// A member of a group as it was, on the copy of the group's memory. `counter_of`: an earlier one
+/// that has the same version counter, or null.
+at::Tensor member_of(const at::Tensor& copy, bool is_root, const at::Tensor& tensor, bool is_base,
+                     const at::Tensor* counter_of) {
+  if (is_base) return copy;
+  if (is_root) {
+    at::AutoGradMode grad_mode(true);
+    return copy.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  }
+  // Autograd knows nothing of the memory that they share.
+  at::Tensor member;
+  {
+    at::AutoDispatchBelowADInplaceOrView below;
+    member = at::empty({0}, copy.options());
+    member.set_(copy.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides());
+  }
+  // A view stays one, so that its history is renewed where that of the tensor was.
+  if (tensor.requires_grad() && tensor.is_view()) {
+    const at::NoGradGuard no_grad;
+    member = member.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  }
+  if (counter_of) {
+    member.unsafeGetTensorImpl()->set_version_counter(
+        counter_of->unsafeGetTensorImpl()->version_counter());
+  }
+  if (tensor.requires_grad())
+    autograd::impl::set_gradient_edge(member, autograd::impl::gradient_edge(tensor));
+  return member;
+}
+
+/// The same memory, with the sizes and the place in autograd's graph that the tensor has now.
+at::Tensor handle_as_found(const at::Tensor& tensor) {
+  if (tensor.is_view()) {
+    at::AutoGradMode grad_mode(true);
+    return ops::root_of(tensor).as_strided(tensor.sizes(), tensor.strides(),
+                                           tensor.storage_offset());
+  }
+  at::Tensor handle = tensor.variable_data();
+  if (tensor.requires_grad())
+    autograd::impl::set_gradient_edge(handle, autograd::impl::gradient_edge(tensor));
+  return handle;
+}
+
+/// Says that a tensor has a history, where none will ever be walked.
+struct NoHistory : autograd::Node {
+  autograd::variable_list apply(autograd::variable_list&&) override { return {}; }
+};
+
+}  // namespace
+
+namespace {
+
+void hold(size_t input, const CallPlan& call, int64_t lifted_count, PrimalPlan& plan) {
+  size_t argument = 0;
+  for (size_t slot = 0; slot < call.saved.size(); ++slot) {
+    if (call.saved[slot].input == static_cast<int64_t>(input)) {
+      plan.saved.push_back({input, slot, argument});
+      return;
+    }
+    argument += call.saved[slot].input >= lifted_count;
+  }
+  plan.held.push_back(input);
+}
+
+}  // namespace
+
+std::vector<bool> gradients_come_from(const ir::Graph& recorded) {
+  return read_by_gradients(recorded, Draws::DoNotCount);
+}
+
+PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const CallPlan& call,
+                            const std::vector<bool>& recorded) {
+  const ir::Signature& signature = split.signature;
+  std::vector<bool> reads = read_by_gradients(joint, Draws::Count);
+  for (size_t i = 0; i < signature.inputs.size(); ++i)
+    reads[i] = reads[i] || (recorded[i] && signature.inputs[i].requires_grad);
+  std::vector<bool> saved(signature.inputs.size(), false);
+  for (const SavedSlot& slot : call.saved) {
+    if (slot.input >= 0) saved[static_cast<size_t>(slot.input)] = true;
+  }
+  PrimalPlan plan;
+  for (size_t i = 0; i < signature.groups.size(); ++i) {
+    if (is_written(signature, static_cast<int64_t>(i))) plan.groups.push_back(i);
+  }
+  for (size_t i = 0; i < signature.inputs.size(); ++i) {
+    const ir::InputFacts& facts = signature.inputs[i];
+    const bool lifted = i < static_cast<size_t>(signature.lifted_count);
+    PrimalPlan::How how = PrimalPlan::How::Unread;
+    if (facts.group >= 0) {
+      // Read or not: how the members lie in their memory decides what the function does.
+      how = is_written(signature, facts.group) ? PrimalPlan::How::InGroup : PrimalPlan::How::Held;
+    } else if (is_only_reshaped(facts)) {
+      how = PrimalPlan::How::Reshaped;
+    } else if (is_changed(facts)) {
+      if (reads[i]) how = PrimalPlan::How::Copied;
+    } else if (lifted) {
+      how = PrimalPlan::How::Lifted;
+    } else if (reads[i] || facts.is_place) {
+      how = PrimalPlan::How::Held;
+    }
+    plan.how.push_back(how);
+    if (lifted && how != PrimalPlan::How::Lifted) plan.replaced.push_back(i);
+    if (how == PrimalPlan::How::Copied) plan.copied.push_back(i);
+    if (how == PrimalPlan::How::Reshaped) plan.reshaped.push_back(i);
+    if (how == PrimalPlan::How::Held) hold(i, call, signature.lifted_count, plan);
+    if (how == PrimalPlan::How::Lifted && reads[i] && !saved[i]) plan.watched.push_back(i);
+  }
+  plan.generators = generators_of(split.forward);
+  joint.for_each_node([&](const ir::Node& node) {
+    plan.counts_offsets =
+        plan.counts_offsets || (node.kind() == ir::NodeKind::Op &&
+                                node.op().operator_name().name.starts_with("aten::as_strided"));
+  });
+  return plan;
+}
+
+const at::Tensor* Snapshot::copy_of(size_t input) const {
+  for (const auto& [position, tensor] : copies) {
+    if (position == input) return &tensor;
+  }
+  return nullptr;
+}
+
+Snapshot take_snapshot(const PrimalPlan& plan, const ir::Signature& signature,
+                       std::span<const at::Tensor> inputs, bool with_copies) {
+  Snapshot snapshot;
+  for (const std::optional<at::Generator>& named : plan.generators) {
+    at::Generator generator = named ? *named : at::globalContext().defaultGenerator(at::kCPU);
+    std::lock_guard<std::mutex> lock(generator.mutex());
+    snapshot.states.push_back(generator.get_state());
+  }
+  for (size_t i : plan.reshaped) snapshot.copies.emplace_back(i, handle_as_found(inputs[i]));
+  if (!with_copies) return snapshot;
+  snapshot.has_copies = true;
+  for (size_t i : plan.copied) {
+    const ir::InputFacts& facts = signature.inputs[i];
+    const bool gives_up = facts.is_leaf && facts.requires_grad && is_switched(facts);
+    snapshot.copies.emplace_back(
+        i, gives_up ? leaf_as_found(inputs[i], snapshot.accumulators) : copy_as_found(inputs[i]));
+  }
+  for (size_t i : plan.groups) {
+    const at::Tensor& base = inputs[signature.inputs.size() + i];
+    const at::Tensor copy = copy_as_found(base);
+    for (int64_t member : signature.groups[i].members) {
+      const auto position = static_cast<size_t>(member);
+      const at::Tensor& tensor = inputs[position];
+      const int64_t counter = signature.inputs[position].counter_of;
+      const at::Tensor* counter_of =
+          counter < 0 ? nullptr : snapshot.copy_of(static_cast<size_t>(counter));
+      snapshot.copies.emplace_back(position, member_of(copy, signature.groups[i].is_root, tensor,
+                                                       tensor.is_same(base), counter_of));
+    }
+  }
+  return snapshot;
+}
+
+at::Tensor like_unread(const ir::InputFacts& facts, int64_t offset) {
+  at::Tensor tensor = empty_like_in_storage(
+      {facts.type->static_sizes(), facts.type->static_strides(), offset},
+      at::TensorOptions().dtype(facts.type->dtype).device(facts.type->device));
+  if (facts.requires_grad && facts.is_leaf) tensor.set_requires_grad(true);
+  if (facts.requires_grad && !facts.is_leaf) {
+    auto node = libtorch::make_node<NoHistory>();
+    node->add_input_metadata(tensor);
+    autograd::impl::set_gradient_edge(tensor, autograd::Edge(std::move(node), 0));
+  }
+  return tensor;
+}
+
+}  // namespace tandem::runtime

@@ -1,0 +1,84 @@
+#pragma once
+
+#include "runtime/call/call_plan.h"
+#include "tandem/stages.h"
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace tandem::runtime {
+
+/// What a call has to keep so that its gradients can be differentiated again: of the inputs as the
+/// call found them, those that some gradient depends on, and where the generators stood.
+struct PrimalPlan {
+  enum class How : uint8_t {
+    Unread,    // no gradient depends on it: a tensor of the same kind will do
+    Held,      // an argument that the call does not write
+    Lifted,    // a closed-over tensor that the call does not write: the entry owns it
+    Copied,    // the call writes it
+    Reshaped,  // the call changes its sizes or strides and leaves the data alone
+    InGroup,   // a view of memory that the call writes through some input
+  };
+  std::vector<How> how;  // one per input
+  std::vector<size_t> held, copied, reshaped, groups;
+  /// Inputs of kind Held that the saved values hold already.
+  struct SavedInput {
+    size_t input, slot;
+    size_t argument;  // among the arguments that are saved
+  };
+  std::vector<SavedInput> saved;
+  /// Inputs of kind Lifted whose version the saved values do not keep already.
+  std::vector<size_t> watched;
+  /// Closed-over inputs that the call changes, read or not: they cannot stand for themselves.
+  std::vector<size_t> replaced;
+  /// What the call draws from; none stands for the default generator of the CPU.
+  std::vector<std::optional<at::Generator>> generators;
+  /// The function counts from the start of storages (as_strided): inputs must lie where they did.
+  bool counts_offsets = false;
+
+  bool needs_snapshot() const {
+    return !copied.empty() || !reshaped.empty() || !groups.empty() || !generators.empty();
+  }
+};
+
+/// Which inputs of a joint graph, as it was recorded, its gradients are computed from. A
+/// decomposition may leave out one whose derivative is zero; eager's gradient in it is defined.
+std::vector<bool> gradients_come_from(const ir::Graph& recorded);
+
+/// `recorded`: what that says of the graph before any pass.
+PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const CallPlan& call,
+                            const std::vector<bool>& recorded);
+
+/// What of that must be taken before the kernels run.
+struct Snapshot {
+  bool has_copies = false;
+  /// Inputs and members of groups with their positions, and the histories that they had.
+  std::vector<std::pair<size_t, at::Tensor>> copies;
+  torch::autograd::edge_list accumulators;  // of copies that are leaves: those hold them weakly
+  std::vector<at::Tensor> states;           // of the generators
+
+  const at::Tensor* copy_of(size_t input) const;
+};
+
+/// `inputs` are the call's, followed by the bases of its groups.
+Snapshot take_snapshot(const PrimalPlan& plan, const ir::Signature& signature,
+                       std::span<const at::Tensor> inputs, bool with_copies);
+
+/// The inputs of a call as it found them, one per input of the signature, and where the generators
+/// stood.
+struct Primals {
+  std::vector<at::Tensor> inputs;
+  std::vector<at::Tensor> states;
+};
+
+/// A tensor like an input that nobody reads; where in its storage it starts.
+at::Tensor like_unread(const ir::InputFacts& facts, int64_t offset);
+
+}  // namespace tandem::runtime

@@ -1,0 +1,141 @@
+#include "runtime/guards/alias_guard.h"
+
+#include "base/error.h"
+#include "libtorch/private_members.h"
+#include "ops/memory/flat_memory.h"
+#include "ops/memory/shares_memory.h"
+
+#include <torch/csrc/autograd/variable.h>
+
+namespace tandem::runtime {
+namespace {
+
+namespace autograd = torch::autograd;
+
+const c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  return tensor.storage().unsafeGetStorageImpl();
+}
+
+int64_t creation_of(const at::Tensor& tensor) {
+  if (!tensor.is_view()) return -1;
+  return static_cast<int64_t>(autograd::impl::get_view_autograd_meta(tensor)->get_creation_meta());
+}
+
+}  // namespace
+
+AliasGuard::AliasGuard(const ir::Signature& signature, std::span<const at::Tensor* const> inputs,
+                       std::vector<std::string> names)
+    : training_(signature.training),
+      lifted_count_(static_cast<size_t>(signature.lifted_count)),
+      names_(std::move(names)) {
+  for (size_t i = 0; i < signature.inputs.size(); ++i) {
+    const ir::InputFacts& facts = signature.inputs[i];
+    const bool first = facts.duplicate_of < 0;
+    if (first && (facts.data_written || facts.storage != ir::StorageChange::None))
+      written_.push_back(i);
+    if (first && facts.version_delta != 0) moved_.push_back(i);
+    group_of_input_.push_back(facts.group);
+    const int64_t same = facts.duplicate_of >= 0 ? facts.duplicate_of : facts.counter_of;
+    counter_of_input_.push_back(same < 0 ? i : counter_of_input_[static_cast<size_t>(same)]);
+  }
+  for (const ir::GroupFacts& facts : signature.groups) {
+    Group group{.members = {}, .is_root = facts.is_root, .offset = facts.offset};
+    for (int64_t member : facts.members) {
+      const at::Tensor& tensor = *inputs[static_cast<size_t>(member)];
+      group.members.push_back(
+          {static_cast<size_t>(member), tensor.storage_offset(), creation_of(tensor)});
+    }
+    if (facts.is_root) group.base.emplace(ops::root_of(*inputs[group.members[0].input]));
+    groups_.push_back(std::move(group));
+  }
+  if (!watches()) return;
+  for (size_t i = 0; i < lifted_count_; ++i)
+    lifted_places_.push_back({storage_of(*inputs[i]), inputs[i]->storage_offset()});
+}
+
+std::optional<std::string> AliasGuard::mismatch(std::span<const at::Tensor* const> inputs) const {
+  if (auto text = overlap(inputs)) return text;
+  for (const Group& group : groups_) {
+    if (auto text = group_mismatch(group, inputs)) return text;
+  }
+  return counter_mismatch(inputs);
+}
+
+bool AliasGuard::lifted_moved(std::span<const at::Tensor* const> inputs) const {
+  for (size_t i = 0; i < lifted_places_.size(); ++i) {
+    if (storage_of(*inputs[i]) != lifted_places_[i].storage ||
+        inputs[i]->storage_offset() != lifted_places_[i].offset) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::optional<std::string> AliasGuard::overlap(std::span<const at::Tensor* const> inputs) const {
+  const bool moved = lifted_moved(inputs);
+  for (size_t i : written_) {
+    const bool lifted = i < lifted_count_ && !moved;
+    for (size_t j = lifted ? lifted_count_ : 0; j < inputs.size(); ++j) {
+      if (group_of_input_[i] >= 0 && group_of_input_[i] == group_of_input_[j]) continue;
+      if (!ops::shares_memory(*inputs[i], *inputs[j])) continue;
+      return base::str(names_[i], " is written and shares memory with ", names_[j]);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> AliasGuard::group_mismatch(
+    const Group& group, std::span<const at::Tensor* const> inputs) const {
+  const Member& first = group.members[0];
+  const at::Tensor& leader = *inputs[first.input];
+  const at::Tensor root = group.is_root ? ops::root_of(leader) : at::Tensor();
+  if (group.is_root && (!group.base->matches(root) || root.storage_offset() != group.offset)) {
+    return base::str("the tensor that ", names_[first.input],
+                     " is a view of: ", group.base->difference(root));
+  }
+  for (const Member& member : group.members) {
+    const at::Tensor& tensor = *inputs[member.input];
+    if (storage_of(tensor) != storage_of(leader) || tensor.storage_offset() != member.offset ||
+        (group.is_root && !ops::root_of(tensor).is_same(root))) {
+      return base::str(names_[member.input], " does not share memory with ", names_[first.input],
+                       " as it did");
+    }
+    if (creation_of(tensor) != member.creation)
+      return base::str(names_[member.input], " is another kind of view than it was");
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> AliasGuard::counter_mismatch(
+    std::span<const at::Tensor* const> inputs) const {
+  for (size_t i : moved_) {
+    for (size_t j = 0; j < inputs.size(); ++j) {
+      if (storage_of(*inputs[i]) != storage_of(*inputs[j])) continue;
+      const bool same = libtorch::same_counter(*inputs[i]->unsafeGetTensorImpl(),
+                                               *inputs[j]->unsafeGetTensorImpl());
+      const bool was = counter_of_input_[i] == counter_of_input_[j];
+      // Counters that fell together add up what each would count; what is saved of the other input
+      // is outdated then, as in eager, and only a trace knows that.
+      if (i == j || same == was || (same && !training_)) continue;
+      return base::str(names_[i], " and ", names_[j], same ? " have" : " do not have",
+                       " one version counter");
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> AliasGuard::texts() const {
+  std::vector<std::string> texts;
+  if (!written_.empty()) texts.push_back("no written input shares memory with another input");
+  for (const Group& group : groups_) {
+    std::string names;
+    for (const Member& member : group.members)
+      names += (names.empty() ? "" : ", ") + names_[member.input];
+    texts.push_back(names + " share memory as they did at the trace");
+  }
+  if (groups_.empty() || written_.empty()) return texts;
+  texts.front() = "no written input shares memory with an input outside its group";
+  return texts;
+}
+
+}  // namespace tandem::runtime

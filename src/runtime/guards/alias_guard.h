@@ -1,0 +1,66 @@
+#pragma once
+
+#include "runtime/guards/tensor_guard.h"
+#include "tandem/ir/signature.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tandem::runtime {
+
+/// Which inputs of a call share memory, as far as the call writes any: an entry serves the pattern
+/// that it was traced for. Costs nothing where nothing is written.
+class AliasGuard {
+ public:
+  AliasGuard() = default;
+  /// `inputs` are those of the trace, in the order of the signature; so are `names`.
+  AliasGuard(const ir::Signature& signature, std::span<const at::Tensor* const> inputs,
+             std::vector<std::string> names);
+
+  bool watches() const { return !written_.empty() || !moved_.empty(); }
+  /// Nothing, or what is different now. `inputs` as in the constructor.
+  std::optional<std::string> mismatch(std::span<const at::Tensor* const> inputs) const;
+  std::vector<std::string> texts() const;
+
+ private:
+  struct Member {
+    size_t input = 0;
+    int64_t offset = 0;
+    int64_t creation = 0;  // how the view was made: eager judges writes to it by that
+  };
+  struct Group {
+    std::vector<Member> members;
+    bool is_root = false;
+    int64_t offset = 0;  // of the base
+    std::optional<TensorGuard> base{};
+  };
+
+  bool lifted_moved(std::span<const at::Tensor* const> inputs) const;
+  std::optional<std::string> overlap(std::span<const at::Tensor* const> inputs) const;
+  std::optional<std::string> group_mismatch(const Group& group,
+                                            std::span<const at::Tensor* const> inputs) const;
+  std::optional<std::string> counter_mismatch(std::span<const at::Tensor* const> inputs) const;
+
+  bool training_ = false;
+  size_t lifted_count_ = 0;
+  std::vector<std::string> names_;
+  std::vector<size_t> written_;           // inputs whose data the call writes
+  std::vector<size_t> moved_;             // inputs whose version counter it moves
+  std::vector<int64_t> group_of_input_;   // or -1
+  std::vector<size_t> counter_of_input_;  // the first input with the same version counter
+  std::vector<Group> groups_;
+  /// Where the lifted tensors lay at the trace: while they stay there, so does their pattern.
+  struct Place {
+    const c10::StorageImpl* storage;
+    int64_t offset;
+  };
+  std::vector<Place> lifted_places_;
+};
+
+}  // namespace tandem::runtime

@@ -1,0 +1,324 @@
+#include "runtime/guards/guards.h"
+
+#include "base/error.h"
+#include "ops/effect_marks.h"
+#include "runtime/guards/constant_text.h"
+
+#include <unordered_map>
+
+namespace tandem::runtime {
+namespace {
+
+std::string text_of(const GuardFn::Value& value) {
+  return std::visit([](const auto& v) { return constant_text(detail::Constant(v)); }, value);
+}
+
+bool same(const detail::Constant& a, const detail::Constant& b) {
+  if (a.index() != b.index()) return false;
+  if (const auto* x = std::get_if<double>(&a)) {
+    const double y = std::get<double>(b);
+    return *x == y || (*x != *x && y != y);  // a NaN is the NaN it was compiled for
+  }
+  return a == b;
+}
+
+int64_t first_same(const detail::Flat& arguments, size_t index) {
+  for (size_t i = 0; i < index; ++i) {
+    if (arguments.tensors[i].defined() && arguments.tensors[i].is_same(arguments.tensors[index])) {
+      return static_cast<int64_t>(i);
+    }
+  }
+  return static_cast<int64_t>(index);
+}
+
+/// `f32[4, 4]` or `undefined`.
+std::string tensor_text(const at::Tensor& tensor) { return TensorGuard(tensor).to_string(); }
+
+/// Whether somebody holds the tensor beside the two handles of an entry (its guards' and its own)
+/// and the gradient accumulator, which an entry keeps alive from call to call.
+bool has_other_owner(const at::Tensor& tensor) {
+  constexpr size_t kOfTheEntry = 2;
+  const size_t owners = tensor.use_count();
+  if (owners > kOfTheEntry + 1) return true;
+  const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(
+      tensor.unsafeGetTensorImpl()->autograd_meta());
+  const bool accumulator = meta && !meta->grad_accumulator_.expired();
+  return owners > kOfTheEntry + (accumulator ? 1 : 0);
+}
+
+}  // namespace
+
+Guards::Guards(const ThreadState& thread, const detail::Flat& arguments,
+               std::vector<std::string> names, const Options& options)
+    : thread_(thread),
+      constants_(arguments.constants.begin(), arguments.constants.end()),
+      names_(std::move(names)),
+      modules_(options.modules),
+      guard_on_(options.guard_on) {
+  for (size_t i = 0; i < arguments.tensors.size(); ++i) {
+    arguments_.emplace_back(arguments.tensors[i]);
+    first_same_.push_back(first_same(arguments, i));
+  }
+  for (const at::Tensor* handle : options.closes_over) {
+    handles_.push_back({handle,
+                        c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(
+                            handle->getIntrusivePtr()),
+                        tensor_text(*handle)});
+  }
+  if (guard_on_) guard_value_ = guard_on_();
+}
+
+void Guards::add_trace(std::vector<at::Tensor> lifted, const ir::Signature& signature,
+                       const detail::Flat& arguments) {
+  lifted_ = std::move(lifted);
+  std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> by_storage;
+  for (size_t i = 0; i < lifted_.size(); ++i) {
+    lifted_guards_.emplace_back(lifted_[i]);
+    lifted_names_.push_back(ir::to_string(signature.inputs[i].role));
+    lifted_set_.insert(lifted_[i].unsafeGetTensorImpl());
+    owned_outside_.push_back(has_other_owner(lifted_[i]));
+    by_storage[lifted_[i].storage().unsafeGetStorageImpl()].push_back(i);
+  }
+  for (auto& [storage, group] : by_storage) {
+    if (group.size() > 1) shared_storage_.push_back(std::move(group));
+  }
+  for (const ir::InputFacts& facts : signature.inputs) {
+    if (!facts.closed_over) continue;
+    const auto argument = static_cast<size_t>(facts.role.index);
+    closed_over_.push_back({argument, c10::weak_intrusive_ptr<c10::TensorImpl>(
+                                          arguments.tensors[argument].getIntrusivePtr())});
+  }
+  for (const ir::EqualityFacts& facts : signature.equalities) {
+    const auto side = [&](int64_t input) -> ValueGuard::Side {
+      const auto i = static_cast<size_t>(input);
+      if (i < lifted_.size()) return {.lifted = true, .index = i, .name = lifted_names_[i]};
+      const auto argument = static_cast<size_t>(signature.inputs[i].role.index);
+      return {.lifted = false, .index = argument, .name = names_[argument]};
+    };
+    values_.emplace_back(side(facts.a), side(facts.b), facts.equal);
+  }
+  std::vector<std::string> names = lifted_names_;
+  for (size_t i = lifted_.size(); i < signature.inputs.size(); ++i) {
+    input_arguments_.push_back(static_cast<size_t>(signature.inputs[i].role.index));
+    names.push_back(names_[input_arguments_.back()]);
+  }
+  aliases_ = AliasGuard(signature, inputs_of(arguments), std::move(names));
+}
+
+Guards::Inputs Guards::inputs_of(const detail::Flat& arguments) const {
+  Inputs inputs;
+  for (const at::Tensor& tensor : lifted_) inputs.push_back(&tensor);
+  for (size_t argument : input_arguments_) inputs.push_back(&arguments.tensors[argument]);
+  return inputs;
+}
+
+void Guards::add_storage_offsets(const detail::Flat& arguments) {
+  for (const at::Tensor& tensor : lifted_) lifted_offsets_.push_back(tensor.storage_offset());
+  for (const at::Tensor& tensor : arguments.tensors) {
+    argument_offsets_.push_back(tensor.defined() ? tensor.storage_offset() : 0);
+  }
+}
+
+bool Guards::is_stale() const {
+  if (thread_.effect_marks != ops::effect_marks()) return true;
+  for (size_t i = 0; i < lifted_.size(); ++i) {
+    if (owned_outside_[i] && !has_other_owner(lifted_[i])) return true;
+  }
+  return false;
+}
+
+bool Guards::hold(const ThreadState& thread, const detail::Flat& arguments) const {
+  return check(thread, arguments, [](auto&&) { return false; });
+}
+
+std::optional<std::string> Guards::mismatch(const ThreadState& thread,
+                                            const detail::Flat& arguments) const {
+  std::optional<std::string> text;
+  check(thread, arguments, [&](auto&& make_text) {
+    text = make_text();
+    return false;
+  });
+  return text;
+}
+
+template <class Fail>
+bool Guards::check(const ThreadState& thread, const detail::Flat& arguments, Fail&& fail) const {
+  if (thread_ != thread) return fail([&] { return *thread_.difference(thread); });
+  if (arguments.constants.size() != constants_.size() ||
+      arguments.tensors.size() != arguments_.size()) {
+    return fail([&] {
+      return base::str("the arguments hold ", arguments.tensors.size(), " tensors and ",
+                       arguments.constants.size(), " constants, compiled for ", arguments_.size(),
+                       " and ", constants_.size());
+    });
+  }
+  for (size_t i = 0; i < constants_.size(); ++i) {
+    if (!same(constants_[i], arguments.constants[i])) {
+      return fail([&] {
+        return base::str("constant ", i, " of the arguments is ",
+                         constant_text(arguments.constants[i]), ", compiled for ",
+                         constant_text(constants_[i]));
+      });
+    }
+  }
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    if (!arguments_[i].matches(arguments.tensors[i])) {
+      return fail([&] {
+        return base::str(names_[i], ": ", arguments_[i].difference(arguments.tensors[i]));
+      });
+    }
+  }
+  if (!modules_.holds()) return fail([&] { return *modules_.difference(); });
+  for (size_t i = 0; i < handles_.size(); ++i) {
+    const Handle& handle = handles_[i];
+    if (handle.variable->unsafeGetTensorImpl() != handle.target._unsafe_get_target()) {
+      return fail([&] {
+        return base::str("closes_over[", i, "] refers to another tensor (",
+                         tensor_text(*handle.variable), ") than at the trace (", handle.text, ")");
+      });
+    }
+  }
+  if (guard_on_) {
+    if (const GuardFn::Value now = guard_on_(); now != *guard_value_) {
+      return fail([&] {
+        return base::str("guard_on returns ", text_of(now), ", compiled for ",
+                         text_of(*guard_value_));
+      });
+    }
+  }
+  return check_lifted(fail) && check_lifted_memory(fail) && check_aliases(arguments, fail) &&
+         check_offsets(arguments, fail) && check_values(arguments, fail);
+}
+
+/// Last: it is the only one that reads data.
+template <class Fail>
+bool Guards::check_values(const detail::Flat& arguments, Fail&& fail) const {
+  for (const ValueGuard& guard : values_) {
+    if (auto text = guard.mismatch(lifted_, {arguments.tensors.data(), arguments.tensors.size()})) {
+      return fail([&] { return *text; });
+    }
+  }
+  return true;
+}
+
+template <class Fail>
+bool Guards::check_lifted(Fail&& fail) const {
+  for (size_t i = 0; i < lifted_.size(); ++i) {
+    if (!lifted_guards_[i].matches(lifted_[i])) {
+      return fail([&] {
+        return base::str(lifted_names_[i], ": ", lifted_guards_[i].difference(lifted_[i]));
+      });
+    }
+    if (owned_outside_[i] && !has_other_owner(lifted_[i])) {
+      return fail([&] {
+        return base::str(lifted_names_[i], " (", lifted_guards_[i].to_string(),
+                         ") is no longer held by the program, so the function must use another");
+      });
+    }
+  }
+  return true;
+}
+
+template <class Fail>
+bool Guards::check_lifted_memory(Fail&& fail) const {
+  // `.data()` of a parameter is a tensor of its own on the same storage; set_data() would part
+  // them.
+  for (const std::vector<size_t>& group : shared_storage_) {
+    for (size_t i = 1; i < group.size(); ++i) {
+      if (!lifted_[group[i]].storage().is_alias_of(lifted_[group[0]].storage())) {
+        return fail([&] {
+          return base::str(lifted_names_[group[i]], " no longer shares memory with ",
+                           lifted_names_[group[0]]);
+        });
+      }
+    }
+  }
+  return true;
+}
+
+template <class Fail>
+bool Guards::check_offsets(const detail::Flat& arguments, Fail&& fail) const {
+  const auto same = [&](const std::string& name, int64_t now, int64_t then) {
+    return now == then || fail([&] {
+             return base::str(name, ": storage offset is ", now, ", compiled for ", then);
+           });
+  };
+  for (size_t i = 0; i < lifted_offsets_.size(); ++i) {
+    if (!same(lifted_names_[i], lifted_[i].storage_offset(), lifted_offsets_[i])) return false;
+  }
+  for (size_t i = 0; i < argument_offsets_.size(); ++i) {
+    const at::Tensor& tensor = arguments.tensors[i];
+    if (!tensor.defined()) continue;
+    if (!same(names_[i], tensor.storage_offset(), argument_offsets_[i])) return false;
+  }
+  return true;
+}
+
+template <class Fail>
+bool Guards::check_aliases(const detail::Flat& arguments, Fail&& fail) const {
+  const auto& tensors = arguments.tensors;
+  for (const ClosedOver& closed : closed_over_) {
+    if (closed.tensor._unsafe_get_target() != tensors[closed.argument].unsafeGetTensorImpl()) {
+      return fail([&] {
+        return base::str(names_[closed.argument],
+                         " is not the tensor that the function closes over");
+      });
+    }
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].defined()) continue;
+    if (const int64_t first = first_same(arguments, i); first != first_same_[i]) {
+      return fail([&] {
+        const auto other = static_cast<size_t>(std::min<int64_t>(first, first_same_[i]));
+        return base::str(names_[i], " is ", first == static_cast<int64_t>(i) ? "not " : "",
+                         "the same tensor as ", names_[other]);
+      });
+    }
+    const c10::TensorImpl* impl = tensors[i].unsafeGetTensorImpl();
+    if (!lifted_set_.empty() && lifted_set_.count(impl)) {
+      return fail([&] {
+        size_t k = 0;
+        while (lifted_[k].unsafeGetTensorImpl() != impl) ++k;
+        return base::str(names_[i], " is also closed over, as ", lifted_names_[k]);
+      });
+    }
+  }
+  if (!aliases_.watches()) return true;
+  if (auto text = aliases_.mismatch(inputs_of(arguments))) return fail([&] { return *text; });
+  return true;
+}
+
+std::vector<std::string> Guards::texts() const {
+  std::vector<std::string> texts{thread_.to_string()};
+  for (size_t i = 0; i < constants_.size(); ++i) {
+    texts.push_back(
+        base::str("constant ", i, " of the arguments is ", constant_text(constants_[i])));
+  }
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    std::string text = base::str(names_[i], ": ", arguments_[i].to_string());
+    if (first_same_[i] != static_cast<int64_t>(i)) {
+      text += ", the same tensor as " + names_[static_cast<size_t>(first_same_[i])];
+    }
+    texts.push_back(std::move(text));
+  }
+  for (std::string& text : modules_.texts()) texts.push_back(std::move(text));
+  for (size_t i = 0; i < handles_.size(); ++i) {
+    texts.push_back(
+        base::str("closes_over[", i, "] refers to the same tensor (", handles_[i].text, ")"));
+  }
+  if (guard_on_) texts.push_back(base::str("guard_on returns ", text_of(*guard_value_)));
+  for (size_t i = 0; i < lifted_.size(); ++i) {
+    texts.push_back(base::str(lifted_names_[i], ": ", lifted_guards_[i].to_string()));
+  }
+  for (const ClosedOver& closed : closed_over_) {
+    texts.push_back(names_[closed.argument] + " is the tensor that the function closes over");
+  }
+  if (!argument_offsets_.empty() || !lifted_offsets_.empty()) {
+    texts.push_back("every input starts where it did in its storage: as_strided counts from there");
+  }
+  for (std::string& text : aliases_.texts()) texts.push_back(std::move(text));
+  for (const ValueGuard& guard : values_) texts.push_back(guard.to_string());
+  return texts;
+}
+
+}  // namespace tandem::runtime

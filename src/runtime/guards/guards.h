@@ -1,0 +1,105 @@
+#pragma once
+
+#include "runtime/guards/alias_guard.h"
+#include "runtime/guards/module_guard.h"
+#include "runtime/guards/tensor_guard.h"
+#include "runtime/guards/thread_state.h"
+#include "runtime/guards/value_guard.h"
+#include "tandem/function.h"
+#include "tandem/ir/signature.h"
+
+#include <c10/core/UndefinedTensorImpl.h>
+#include <c10/util/SmallVector.h>
+
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+namespace tandem::runtime {
+
+/// When an entry may serve a call: thread state, constants, arguments, lifted tensors, aliasing
+/// between them, modules, and what the user named in the options.
+class Guards {
+ public:
+  /// Before a compile: everything but what the trace finds. A failed compile is remembered by it.
+  /// `names` say what to call the arguments, one per tensor.
+  Guards(const ThreadState& thread, const detail::Flat& arguments, std::vector<std::string> names,
+         const Options& options);
+  /// After the trace: what it found, and the arguments that it ran on. `lifted` are one handle, the
+  /// caller keeps one more for the entry.
+  void add_trace(std::vector<at::Tensor> lifted, const ir::Signature& signature,
+                 const detail::Flat& arguments);
+  /// Also where each input starts in its storage: `as_strided` and its gradient count from there.
+  /// After add_trace.
+  void add_storage_offsets(const detail::Flat& arguments);
+
+  /// Whether the entry may serve: one pass, nothing allocated, no text made.
+  bool hold(const ThreadState& thread, const detail::Flat& arguments) const;
+  /// The same question, answered with words: nothing, or which guard failed with both values.
+  std::optional<std::string> mismatch(const ThreadState& thread,
+                                      const detail::Flat& arguments) const;
+  /// The program has let go of a lifted tensor: its closure must refer to another one by now, and
+  /// no call can ever be served again. Not every such case is seen: graphs of earlier calls count
+  /// as owners, too.
+  bool is_stale() const;
+  /// In checking order.
+  std::vector<std::string> texts() const;
+
+ private:
+  /// The one list of checks behind both: `fail` gets a function that makes the text of the first
+  /// that fails, and returns false.
+  template <class Fail>
+  bool check(const ThreadState& thread, const detail::Flat& arguments, Fail&& fail) const;
+  template <class Fail>
+  bool check_lifted(Fail&& fail) const;
+  template <class Fail>
+  bool check_lifted_memory(Fail&& fail) const;
+  template <class Fail>
+  bool check_aliases(const detail::Flat& arguments, Fail&& fail) const;
+  template <class Fail>
+  bool check_offsets(const detail::Flat& arguments, Fail&& fail) const;
+  template <class Fail>
+  bool check_values(const detail::Flat& arguments, Fail&& fail) const;
+  using Inputs = c10::SmallVector<const at::Tensor*, 64>;
+  /// In the order of the signature.
+  Inputs inputs_of(const detail::Flat& arguments) const;
+
+  ThreadState thread_;
+  std::vector<detail::Constant> constants_;
+  std::vector<TensorGuard> arguments_;
+  std::vector<std::string> names_;
+  std::vector<int64_t>
+      first_same_;  // per argument: the first argument that is the same tensor object
+  ModuleGuard modules_;
+  /// A variable of the user, and what it referred to. Weak: the trace may not have used the tensor,
+  /// and an address that is watched is not used again.
+  struct Handle {
+    const at::Tensor* variable;
+    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> target;
+    std::string text;
+  };
+  std::vector<Handle> handles_;
+  GuardFn guard_on_;
+  std::optional<GuardFn::Value> guard_value_;
+
+  std::vector<at::Tensor> lifted_;
+  std::unordered_set<const c10::TensorImpl*> lifted_set_;  // moves without allocating
+  std::vector<std::string> lifted_names_;
+  std::vector<TensorGuard> lifted_guards_;
+  std::vector<uint8_t> owned_outside_;  // per lifted tensor, at the trace; `.data()` is not
+  std::vector<std::vector<size_t>> shared_storage_;  // groups of lifted tensors on one storage
+  std::vector<size_t> input_arguments_;  // per input behind the lifted ones: the argument it is
+  AliasGuard aliases_;
+  std::vector<int64_t> lifted_offsets_, argument_offsets_;  // empty: nothing depends on them
+  /// An argument that the function also closes over. Weak: arguments are not kept, and an address
+  /// that is watched is not used again.
+  struct ClosedOver {
+    size_t argument;
+    c10::weak_intrusive_ptr<c10::TensorImpl> tensor;
+  };
+  std::vector<ClosedOver> closed_over_;
+  std::vector<ValueGuard> values_;
+};
+
+}  // namespace tandem::runtime

@@ -1,0 +1,151 @@
+#include "runtime/guards/module_guard.h"
+
+#include "base/error.h"
+#include "libtorch/private_members.h"
+
+#include <torch/nn/module.h>
+
+#include <algorithm>
+
+namespace tandem::libtorch {
+namespace {
+
+using Tensors = torch::OrderedDict<std::string, at::Tensor>;
+using Children = torch::OrderedDict<std::string, std::shared_ptr<torch::nn::Module>>;
+
+// The public accessors copy the registries, names and all.
+struct Parameters {
+  using Member = Tensors torch::nn::Module::*;
+  friend constexpr Member member_of(Parameters);
+};
+struct Buffers {
+  using Member = Tensors torch::nn::Module::*;
+  friend constexpr Member member_of(Buffers);
+};
+struct SubModules {
+  using Member = Children torch::nn::Module::*;
+  friend constexpr Member member_of(SubModules);
+};
+template struct Expose<Parameters, &torch::nn::Module::parameters_>;
+template struct Expose<Buffers, &torch::nn::Module::buffers_>;
+template struct Expose<SubModules, &torch::nn::Module::children_>;
+
+}  // namespace
+}  // namespace tandem::libtorch
+
+namespace tandem::runtime {
+namespace {
+
+using libtorch::Buffers;
+using libtorch::Parameters;
+using libtorch::SubModules;
+
+template <class Registry>
+const auto& registered(const torch::nn::Module& module) {
+  return module.*member_of(Registry{});
+}
+
+using Watched = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
+Watched watch(const at::Tensor& tensor) { return Watched(tensor.getIntrusivePtr()); }
+const torch::nn::Module* watch(const std::shared_ptr<torch::nn::Module>& m) { return m.get(); }
+
+bool is_same(const at::Tensor& tensor, const Watched& then) {
+  return tensor.unsafeGetTensorImpl() == then._unsafe_get_target();
+}
+bool is_same(const std::shared_ptr<torch::nn::Module>& module, const torch::nn::Module* then) {
+  return module.get() == then;
+}
+
+template <class Dict>
+auto identities(const Dict& objects) {
+  std::vector<decltype(watch(objects.begin()->value()))> result;
+  for (const auto& item : objects) result.push_back(watch(item.value()));
+  return result;
+}
+
+template <class Dict, class Identity>
+bool same_objects(const Dict& now, const std::vector<Identity>& then) {
+  return now.size() == then.size() && std::equal(now.begin(), now.end(), then.begin(),
+                                                 [](const auto& item, const Identity& expected) {
+                                                   return is_same(item.value(), expected);
+                                                 });
+}
+
+std::string label(const std::string& path) {
+  return path.empty() ? "the module" : "module \"" + path + "\"";
+}
+
+template <class Dict, class Identity>
+std::optional<std::string> replaced(const char* kind, const std::string& path, const Dict& now,
+                                    const std::vector<Identity>& then) {
+  if (now.size() != then.size()) {
+    return base::str(label(path), " has ", now.size(), " ", kind, "s, compiled with ", then.size());
+  }
+  size_t i = 0;
+  for (const auto& item : now) {
+    if (!is_same(item.value(), then[i++])) {
+      return base::str(kind, " \"", path.empty() ? "" : path + ".", item.key(),
+                       "\" is another than at the trace");
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+ModuleGuard::ModuleGuard(const std::vector<std::shared_ptr<torch::nn::Module>>& modules) {
+  for (size_t i = 0; i < modules.size(); ++i) {
+    // Several modules may use one path; their position keeps the names apart.
+    const std::string root = modules.size() > 1 ? std::to_string(i) : "";
+    for (const auto& item : modules[i]->named_modules(root)) {
+      const auto& module = item.value();
+      modules_.push_back(
+          {module, item.key(), module->is_training(), identities(registered<Parameters>(*module)),
+           identities(registered<Buffers>(*module)), identities(registered<SubModules>(*module))});
+    }
+  }
+}
+
+bool ModuleGuard::holds() const {
+  for (const One& one : modules_) {
+    if (one.module->is_training() != one.training) return false;
+    if (!same_objects(registered<Parameters>(*one.module), one.parameters)) return false;
+    if (!same_objects(registered<Buffers>(*one.module), one.buffers)) return false;
+    if (!same_objects(registered<SubModules>(*one.module), one.children)) return false;
+  }
+  return true;
+}
+
+std::optional<std::string> ModuleGuard::difference() const {
+  for (const One& one : modules_) {
+    if (one.module->is_training() != one.training) {
+      return base::str(label(one.path), " is in ", one.training ? "eval" : "training",
+                       " mode, compiled in ", one.training ? "training" : "eval", " mode");
+    }
+    if (auto text =
+            replaced("parameter", one.path, registered<Parameters>(*one.module), one.parameters)) {
+      return text;
+    }
+    if (auto text = replaced("buffer", one.path, registered<Buffers>(*one.module), one.buffers)) {
+      return text;
+    }
+    if (auto text =
+            replaced("sub-module", one.path, registered<SubModules>(*one.module), one.children)) {
+      return text;
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> ModuleGuard::texts() const {
+  std::vector<std::string> texts;
+  for (const One& one : modules_) {
+    texts.push_back(base::str(label(one.path), ": ", one.training ? "training" : "eval", " mode, ",
+                              one.parameters.size(), " parameters and ", one.buffers.size(),
+                              " buffers are the same tensors"));
+  }
+  return texts;
+}
+
+}  // namespace tandem::runtime

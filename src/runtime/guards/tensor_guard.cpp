@@ -1,0 +1,132 @@
+#include "runtime/guards/tensor_guard.h"
+
+#include "base/error.h"
+#include "libtorch/private_members.h"
+#include "tandem/ir/type.h"
+
+#include <torch/csrc/autograd/variable.h>
+
+namespace tandem::runtime {
+namespace {
+
+std::string list(at::IntArrayRef values) {
+  std::string text = "[";
+  for (size_t i = 0; i < values.size(); ++i) text += (i ? ", " : "") + std::to_string(values[i]);
+  return text + "]";
+}
+
+bool is_dual(const at::Tensor& tensor) {
+  const auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
+  return meta && meta->fw_grad_;
+}
+
+}  // namespace
+
+TensorGuard::TensorGuard(const at::Tensor& tensor)
+    : keys_(tensor.key_set().raw_repr()), defined_(tensor.defined()) {
+  if (!defined_) return;
+  dtype_ = tensor.dtype();
+  device_ = tensor.device();
+  rank_ = static_cast<uint32_t>(tensor.dim());
+  geometry_.append(tensor.sizes().begin(), tensor.sizes().end());
+  geometry_.append(tensor.strides().begin(), tensor.strides().end());
+  requires_grad_ = tensor.requires_grad();
+  leaf_ = tensor.is_leaf();
+  c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  wrapped_number_ = impl.is_wrapped_number();
+  const c10::impl::SizesAndStrides& stored = impl.sizes_and_strides();
+  is_stored_ = libtorch::has_traits(impl) && tensor.sizes().data() == stored.sizes_data() &&
+               tensor.strides().data() == stored.strides_data();
+  traits_ = libtorch::traits(impl);
+}
+
+bool TensorGuard::matches(const at::Tensor& tensor) const {
+  return looks_the_same(*tensor.unsafeGetTensorImpl()) || matches_in_detail(tensor);
+}
+
+inline bool TensorGuard::looks_the_same(c10::TensorImpl& impl) const {
+  // Equal traits mean that the sizes and strides of this one are stored, too.
+  const c10::impl::SizesAndStrides& stored = impl.sizes_and_strides();
+  const size_t rank = rank_;
+  if (!is_stored_ || libtorch::traits(impl) != traits_ || impl.key_set().raw_repr() != keys_ ||
+      stored.size() != rank) {
+    return false;
+  }
+  const int64_t* const sizes = stored.sizes_data();
+  const int64_t* const strides = stored.strides_data();
+  const int64_t* const expected = geometry_.data();
+  int64_t differing = 0;
+  for (size_t i = 0; i < rank; ++i) {
+    differing |= (sizes[i] ^ expected[i]) | (strides[i] ^ expected[rank + i]);
+  }
+  if (differing != 0) return false;
+  const auto* meta =
+      static_cast<const torch::autograd::AutogradMeta*>(libtorch::autograd_meta(impl));
+  if (!meta) return !requires_grad_;
+  return !meta->is_view_ && !meta->fw_grad_ && meta->requires_grad_ == (requires_grad_ && leaf_) &&
+         static_cast<bool>(meta->grad_fn_) == (requires_grad_ && !leaf_);
+}
+
+bool TensorGuard::matches_in_detail(const at::Tensor& tensor) const {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  // An undefined tensor has no key at all, a defined one at least one.
+  if (impl.key_set().raw_repr() != keys_) return false;
+  if (!defined_) return true;
+  if (impl.dtype() != dtype_ || impl.device() != device_ || impl.sizes() != sizes() ||
+      impl.strides() != strides() || impl.is_wrapped_number() != wrapped_number_) {
+    return false;
+  }
+  // Entries know nothing of forward-mode derivatives: a tensor that carries one fits none of them.
+  // A write to its base may have given a view a history since; only the accessors look there.
+  return !is_dual(tensor) && tensor.requires_grad() == requires_grad_ &&
+         (!requires_grad_ || tensor.is_leaf() == leaf_);
+}
+
+std::string TensorGuard::difference(const at::Tensor& tensor) const {
+  if (tensor.defined() != defined_) {
+    return base::str("is ", tensor.defined() ? "defined" : "undefined", ", compiled for ",
+                     defined_ ? "a defined" : "an undefined", " tensor");
+  }
+  const auto differs = [](const char* what, const auto& got, const auto& expected) {
+    return base::str(what, " is ", got, ", compiled for ", expected);
+  };
+  if (tensor.dtype() != dtype_) {
+    return differs("dtype", ir::dtype_name(tensor.scalar_type()),
+                   ir::dtype_name(dtype_.toScalarType()));
+  }
+  if (tensor.device() != device_) return differs("device", tensor.device(), device_);
+  if (tensor.sizes() != sizes()) return differs("size", list(tensor.sizes()), list(sizes()));
+  if (tensor.strides() != strides()) {
+    return differs("stride", list(tensor.strides()), list(strides()));
+  }
+  if (tensor.requires_grad() != requires_grad_) {
+    return differs("requires_grad", tensor.requires_grad() ? "true" : "false",
+                   requires_grad_ ? "true" : "false");
+  }
+  if (requires_grad_ && tensor.is_leaf() != leaf_) {
+    return base::str("is ",
+                     leaf_ ? "no leaf, compiled for a leaf" : "a leaf, compiled for a non-leaf");
+  }
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number() != wrapped_number_) {
+    return base::str("is ", wrapped_number_ ? "a tensor, compiled for a number"
+                                            : "a number, compiled for a tensor");
+  }
+  if (is_dual(tensor)) return "carries a forward-mode derivative";
+  return base::str("kind of tensor (dispatch keys) is ", c10::toString(tensor.key_set()),
+                   ", compiled for ",
+                   c10::toString(c10::DispatchKeySet(c10::DispatchKeySet::RAW, keys_)));
+}
+
+std::string TensorGuard::to_string() const {
+  if (!defined_) return "undefined";
+  ir::TensorType type;
+  type.dtype = dtype_.toScalarType();
+  type.device = device_;
+  type.sizes.assign(sizes().begin(), sizes().end());
+  type.strides.assign(strides().begin(), strides().end());
+  return ir::to_string(type) + (!requires_grad_ ? ""
+                                : leaf_         ? ", leaf that requires grad"
+                                                : ", requires grad");
+}
+
+}  // namespace tandem::runtime
