@@ -405,6 +405,8 @@ def check_errors(tree):
 def check_layers(tree):
     """The layers on the page of the architecture, and a word on every folder."""
     page = "docs/architecture.md"
+    if page not in tree.files:
+        return
     block = re.search(r"^## Layers\n.*?^```\n(.*?)^```", tree.text(page), re.M | re.S)
     lines = [line.split("#")[0] for line in tree.text("src/layers.txt").split("\n")]
     names = [name for line in lines if ":" not in line for name in line.replace("!", " ").split()]
@@ -455,20 +457,44 @@ def check_graph_words(tree):
                 yield f"{page}: {word} is missing ({source})"
 
 
-# What a page says, and the constant that says so in the code. One group each, compared as text.
+# What a page says, and the constant behind it: page, words with a number, file, code with a number.
 NUMBERS = [
+    ("docs/stages/lower.md", r"At most (\d+) nodes per kernel", "fuse.cpp", r"kMostMembers = (\d+);"),
+    ("docs/stages/lower.md", r"what has (\d+) times the bytes", "fuse.cpp", r"kSpread = (\d+);"),
+    ("docs/stages/passes.md", r"constant of at most\s+(\d+) KiB", "fold_constants.cpp", r"kMostBytes = int64_t\{(\d+)\} << 10"),
+    ("docs/stages/passes.md", r"constant up to (\d+) elements", "fold_constants.cpp", r"kInlineElements = (\d+);"),
+    ("docs/reference/ops.md", r"at most (\d+) MiB of operands", "kernel_answers.cpp", r"int64_t\{(\d+)\} << 20"),
+    ("docs/reference/graph-text.md", r"constants of more than (\d+) elements", "text_file.cpp", r"kInlineElements = (\d+);"),
+    ("docs/reference/cli.md", r"Constants of more than (\d+) elements", "text_file.cpp", r"kInlineElements = (\d+);"),
+    ("docs/reference/graph-text.md", r"nest up to\s+(\d+) levels", "parse.cpp", r"kMaxDepth = (\d+);"),
+    ("docs/reference/differences.md", r"more than (\d+) gradients", "gradients.cpp", r"kMostTrials = (\d+);"),
+    ("docs/design/0003-host-memory-of-empty.md", r"up to (\d+) bytes", "host_tensors.cpp", r"kAlwaysConstant = (\d+);"),
+    ("docs/design/0006-source-lines.md", r"up to (\d+) outside", "source_lines.cpp", r"kMostCalls = (\d+);"),
+    ("docs/how-to/why-compiled-again.md", r"`max_entries` \((\d+)\)", "options.h", r"max_entries = (\d+);"),
+    ("docs/how-to/compile-your-training-step.md", r"`Options::max_entries` \((\d+)\)", "options.h", r"max_entries = (\d+);"),
 ]
 
 
 def check_numbers(tree):
-    for page, said, file, meant in NUMBERS:
-        if not tree.text(page) and not tree.text(file):
+    for page, said, name, meant in NUMBERS:
+        file = next((f for f in tree.sources("src", "include") if f.endswith("/" + name)), name)
+        if not tree.text(page):
             continue
         on_page, in_code = re.search(said, tree.text(page)), re.search(meant, tree.text(file))
         if not on_page or not in_code:
             yield f"{page if not on_page else file}: nothing matches {said if not on_page else meant}"
         elif on_page[1] != in_code[1]:
             yield f"{page}:{line_of(tree.text(page), on_page.start())}: {on_page[0]}, but {file} has {in_code[0]}"
+
+
+def check_figures(tree):
+    """Shares of time in README.md are those of benchmarks/README.md."""
+    measured = {cells[0]: cells for _, cells in table(tree.text("benchmarks/README.md"), "model, threads")}
+    for line, cells in table(tree.text("README.md"), "model, 2 threads"):
+        there = [cell.split(" ")[0] for cell in measured.get(f"{cells[0]}, 2", [])]
+        for figure in cells[1:]:
+            if figure not in there:
+                yield f"README.md:{line}: {cells[0]}: {figure} was not measured (benchmarks/README.md)"
 
 
 def check_quotes(tree):
