@@ -32,7 +32,7 @@ THEIRS = {
 }
 # Files of programs that a page imagines, that a program writes, or that belong to other projects.
 IMAGINED_FILES = {
-    "net.cpp", "train.cpp", "step.cpp", "effects.cpp", "program.cpp", "f.cpp", "graph.txt", "why.txt",
+    "net.cpp", "train.cpp", "step.cpp", "effects.cpp", "export-module.cpp", "mlp.cpp", "program.cpp", "f.cpp", "graph.txt", "why.txt",
     "derivatives.yaml", "g.tdm", "broken.tdm", "clean.tdm", "joint.tdm", "table.txt", "export_joint.00-joint.tdm",
 }
 
@@ -196,6 +196,10 @@ def check_files(tree):
                 for one in expand(name):
                     if one not in IMAGINED_FILES and not fnmatch.filter(tree.names, one):
                         yield f"{where}: {one}: no such file"
+        for fence in FENCE.finditer(tree.text(page)):
+            for match in re.finditer(r"(?<![\w./*-])[\w-]+\.(?:cpp|h|py)\b", fence[0]):
+                if match[0] not in IMAGINED_FILES and match[0] not in tree.names:
+                    yield f"{page}:{line_of(tree.text(page), fence.start() + match.start())}: {match[0]}: no such file"
 
 
 def check_names(tree):
@@ -429,6 +433,12 @@ def check_glossary(tree):
     for (_, a), (line, b) in zip(words, words[1:]):
         if a.lower() >= b.lower():
             yield f"{page}:{line}: {b} comes before {a}"
+    others = [f for f in tree.files if f.endswith((".md", ".h", ".cpp")) and f != page]
+    used = " ".join(" ".join(tree.text(file).lower().split()) for file in others)
+    for line, word in words:
+        for one in word.lower().split(", "):
+            if one not in used:
+                yield f"{page}:{line}: nobody else says {one}"
 
 
 def check_ops(tree):

@@ -79,6 +79,7 @@ class Names(Case):
         self.assert_found({"README.md": "`src/passes/facts.h`"}, "src/passes/facts.h: no such file or folder")
         self.assert_found({"README.md": "`passes/facts`"}, "passes/facts: no such file or folder")
         self.assert_found({"README.md": "`facts.cpp`"}, "facts.cpp: no such file")
+        self.assert_found({"README.md": "```\nmemory_facts.h  net.cpp\nfacts.cpp\n```"}, "README.md:3: facts.cpp: no such file")
 
     def test_a_variable_target_or_preset_that_is_not_there(self):
         self.assert_found({"README.md": "set TANDEM_SPEED"}, "TANDEM_SPEED does not occur")
@@ -170,7 +171,11 @@ class Lists(Case):
 
     def test_the_glossary_is_sorted(self):
         page = "| word | meaning |\n| --- | --- |\n| node | x |\n| alias | y |\n"
-        self.assert_found({"docs/glossary.md": page, "README.md": "[g](docs/glossary.md)"}, "docs/glossary.md:4: alias comes before node")
+        self.assert_found({"docs/glossary.md": page, "README.md": "[g](docs/glossary.md) alias node"}, "docs/glossary.md:4: alias comes before node")
+
+    def test_a_word_of_the_glossary_is_used(self):
+        page = "| word | meaning |\n| --- | --- |\n| alias, other name | y |\n"
+        self.assert_found({"docs/glossary.md": page, "README.md": "[g](docs/glossary.md) an alias"}, "nobody else says other name")
 
     def test_facts_and_own_ops(self):
         page = "| fact | x |\n| --- | --- |\n| `Effect` | x |\n\n| op | x |\n| --- | --- |\n| `tandem::a(Tensor x) -> Tensor` | x |\n"
