@@ -146,8 +146,9 @@ def check_links(tree):
 def check_every_page_is_linked(tree):
     """README.md is the table of contents."""
     linked = {file for _, _, file, _ in links(tree, "README.md")}
-    for page in tree.pages():
-        if page.startswith("docs/") and page not in linked:
+    examples = [f for f in tree.files if re.fullmatch(r"examples/\d\d_\w+\.cpp", f)]
+    for page in [*tree.pages(), *examples]:
+        if page.startswith(("docs/", "examples/")) and page not in linked:
             yield f"README.md: no link to {page}"
 
 
