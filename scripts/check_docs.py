@@ -28,7 +28,7 @@ FOREIGN = {"at", "aten", "c10", "mylib", "nn", "prims", "shop", "std", "torch", 
 # Names of libtorch, Python and pip that our code does not use.
 THEIRS = {
     "PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL", "ReshapeAliasBackward0", "ViewBackward0", "collect_next_edges", "fft_hfft",
-    "linalg_eigvals", "max_pool1d", "saved_tensors_hooks", "setFlushDenormal",
+    "index_put", "linalg_eigvals", "max_pool1d", "saved_tensors_hooks", "setFlushDenormal",
 }
 # Files of programs that a page imagines, that a program writes, or that belong to other projects.
 IMAGINED_FILES = {
@@ -314,7 +314,7 @@ def check_tools(tree):
     presets = set(re.findall(r'"name": "([\w-]+)"', tree.text("CMakePresets.json")))
     for page in tree.read_pages():
         text = tree.text(page)
-        for match in re.finditer(r"(?:`|^)make ([a-z][\w-]*)", text, re.MULTILINE):
+        for match in re.finditer(r"(?:`|^)make ([a-z][\w-]*)(?=`|$| [A-Z]+=|\s+#)", text, re.MULTILINE):
             if match[1] not in targets:
                 yield f"{page}:{line_of(text, match.start())}: make {match[1]}: no such target"
         for match in re.finditer(r"--preset ([\w-]+)", text):
