@@ -374,6 +374,20 @@ def share_of(text, pieces):
     return matched / len(text)
 
 
+def check_labels(tree):
+    """The labels of the lines below an error."""
+    page = "docs/reference/errors.md"
+    made = set()
+    for file in tree.sources("src"):
+        made |= set(re.findall(r"\\n  ([a-z]+): ", tree.text(file)))
+        for choice in re.findall(r"detail_line\(([^,]*),", tree.text(file)):
+            made |= set(re.findall(r'"([a-z]+)"', choice))
+    made.discard("miss")  # of Stats
+    shown = [name for _, cells in table(tree.text(page), "label") for name in re.findall(r"`(\w+)`", cells[0])]
+    if shown:
+        yield from compare(page, "labels of errors in src/", shown, sorted(made))
+
+
 def check_errors(tree):
     """Every text of an error or of a miss is in a test, or is made by a statement of the code; every stage has a row."""
     def without_numbers(text):

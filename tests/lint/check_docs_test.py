@@ -156,6 +156,11 @@ class Errors(Case):
         self.assert_fine({"docs/reference/errors.md": self.head + "| `trace` | | `it has gone to sleep 3 times` |\n",
                           "tests/x_test.cpp": 'EXPECT_EQ(text, "it has "\n  "gone to sleep 7 times");'})
 
+    def test_labels(self):
+        page = "| label | x |\n| --- | --- |\n| `remedy` | x |\n\n" + self.files["docs/reference/errors.md"]
+        self.assert_fine({"docs/reference/errors.md": page})
+        self.assert_found({"docs/reference/errors.md": page.replace("`remedy`", "`help`")}, "remedy is missing", "help does not exist")
+
     def test_a_stage_without_a_row(self):
         self.assert_found({"docs/reference/errors.md": self.head + "| `ops` | | |\n"}, "the stage trace has no row")
 
