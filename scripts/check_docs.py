@@ -537,6 +537,21 @@ def check_quotes(tree):
                 yield f"{page}:{line_of(text, match.start())}: {match[1]} has no such lines"
 
 
+def check_outputs(tree):
+    """What the tool prints on its page is what its test expects; times and names of files are not compared."""
+    def plain(text):
+        return " ".join(re.sub(r"[\d.]+", "0", text).split())
+
+    page, test = "docs/reference/cli.md", "tests/cli/cli_test.py"
+    if not tree.text(test):
+        return
+    expected = plain(re.sub(r'(?:\\n)?"\s*\n\s*f?"', lambda m: "\n" if "n" in m[0] else "", tree.text(test)).replace('\\"', '"'))
+    for fence in re.finditer(r"^```\n(\$ tandem .*?)^```", tree.text(page), re.MULTILINE | re.DOTALL):
+        for line in fence[1].split("\n")[1:] if "--time" not in fence[1] else []:
+            if plain(line) not in expected and not line.startswith("  file:"):
+                yield f"{page}:{line_of(tree.text(page), fence.start())}: {test} expects no line: {line}"
+
+
 def check_comments(tree):
     """Pages that comments of the code refer to."""
     for file in tree.sources():

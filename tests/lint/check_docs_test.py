@@ -143,6 +143,14 @@ class Tools(Case):
                           "fly does not exist", "--high does not exist")
 
 
+    def test_outputs(self):
+        test = 'self.expect(out="graph g: 2 nodes\\n"\n                 "  output 0   f32[4]\\n")'
+        page = "## tandem run\n`--seed`\n```\n$ tandem run g.tdm\ngraph g: 3 nodes\n  output 0  f32[4]\n```\n"
+        self.assert_fine({"docs/reference/cli.md": page, "tests/cli/cli_test.py": test})
+        self.assert_found({"docs/reference/cli.md": page.replace("nodes", "ops"), "tests/cli/cli_test.py": test},
+                          "expects no line: graph g: 3 ops")
+
+
 class Errors(Case):
     head = "| stage | class | text |\n| --- | --- | --- |\n"
     files = {"src/trace.cpp": 'TANDEM_REQUIRE(ok, "trace", "the tensor of argument ", i, " is sparse", "\\n  remedy: x");\n',
