@@ -93,7 +93,7 @@ void CallNode::keep_parameter_edges() {
 void CallNode::connect_results(std::span<at::Tensor> results) {
   const auto self = getptr();
   for (const ir::TangentFacts& tangent : entry_->signature().tangents) {
-    at::Tensor& result = results[static_cast<size_t>(tangent.place.index)];
+    at::Tensor& result = results[static_cast<size_t>(tangent.of.tensor.index)];
     if (tangent.part < 0) [[unlikely]] {
       autograd::impl::set_gradient_edge(result, dead_end_of(result));
       continue;
@@ -110,16 +110,24 @@ void CallNode::connect_targets(std::span<const autograd::Edge> targets) {
   set_next_edges(std::move(edges));
 }
 
-void CallNode::keep_view(const at::Tensor& input) {
+void CallNode::keep_history(const at::Tensor& input) {
   const auto& history = input.grad_fn();
-  auto& view = views_.emplace_back();
-  if (history.get() != this) view.emplace(history);
+  auto& kept = kept_.emplace_back();
+  if (history.get() != this) kept.emplace(history);
 }
 
-std::vector<autograd::Edge> CallNode::views() {
-  std::vector<autograd::Edge> edges;
-  for (const auto& view : views_) edges.emplace_back(view ? view->lock() : getptr(), 0);
-  return edges;
+autograd::Edge CallNode::edge_of(const CallPlan::PassedHistory& passed) {
+  switch (passed.from) {
+    case CallPlan::PassedHistory::From::Edge:
+      return next_edge(passed.index);
+    case CallPlan::PassedHistory::From::Slot:
+      return autograd::Edge(getptr(), static_cast<uint32_t>(passed.index));
+    case CallPlan::PassedHistory::From::Kept: {
+      const auto& kept = kept_[passed.index];
+      return autograd::Edge(kept ? kept->lock() : getptr(), 0);
+    }
+  }
+  TANDEM_CHECK(false, "call", "no such history");
 }
 
 /// Whether the backward under way asks for one of these gradients, or for what lies behind it.

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "ops/memory/memory_roots.h"
+#include "runtime/backward/passed_histories.h"
 
 #include <ATen/ExpandUtils.h>
 
@@ -181,12 +182,6 @@ class Planner {
     }
   }
 
-  /// A view's history is made anew when its version moves: the edge that it came with is not the
-  /// one that it leaves with.
-  static bool may_renew(const ir::InputFacts& input) {
-    return input.requires_grad && !input.is_leaf && input.version_delta != 0;
-  }
-
   /// Whether the call path may leave out everything that concerns rewritten and aliased memory.
   bool is_plain() const {
     const ir::Signature& signature = split_.signature;
@@ -194,7 +189,7 @@ class Planner {
       return !input.history_changed && !input.metadata_changed &&
              input.storage == ir::StorageChange::None &&
              input.requires_grad == input.requires_grad_after &&
-             !(signature.training && may_renew(input));
+             !(signature.training && input.histories > 1);
     };
     const auto plain_output = [](const ir::OutputFacts& output) {
       return !output.made_leaf && !output.own_history &&
@@ -205,13 +200,12 @@ class Planner {
            std::ranges::all_of(signature.outputs, plain_output);
   }
 
-  size_t target_of(const ir::GradientFacts& gradient) {
-    for (size_t i = 0; i < plan_.targets.size(); ++i) {
-      if (plan_.targets[i].place == gradient.place && plan_.targets[i].after == gradient.after)
-        return i;
-    }
-    plan_.targets.push_back({gradient.place, gradient.after});
-    return plan_.targets.size() - 1;
+  size_t target_of(ir::History history) {
+    if (!split_.signature.is_new_last(history)) history.number = 0;
+    const auto known = std::ranges::find(plan_.targets, history);
+    const auto index = static_cast<size_t>(known - plan_.targets.begin());
+    if (known == plan_.targets.end()) plan_.targets.push_back(history);
+    return index;
   }
 
   void add_parts() {
@@ -231,26 +225,27 @@ class Planner {
       const ir::GradientFacts& gradient = signature.gradients[i];
       if (!raises && split_.backward.outputs()[i].value == ir::kNoValue) continue;
       plan_.parts[static_cast<size_t>(gradient.part)].edges.push_back(
-          {target_of(gradient), static_cast<int64_t>(i)});
+          {target_of(gradient.of), static_cast<int64_t>(i)});
     }
     // Edges that are taken when the inputs have changed are those that the inputs came with only if
     // autograd has seen nothing.
     const auto keeps_edge = [](const ir::InputFacts& input) {
       return !input.history_changed && input.requires_grad == input.requires_grad_after &&
-             !may_renew(input);
+             input.histories == 1;
     };
     plan_.has_plain_edges = plan_.parts.size() == 1 &&
                             std::ranges::all_of(signature.inputs, keeps_edge) &&
-                            std::ranges::all_of(plan_.targets, [](const auto& target) {
-                              return target.place.of == ir::Place::Of::Input && !target.after;
+                            std::ranges::all_of(plan_.targets, [](const ir::History& target) {
+                              return target.tensor.is_input() && target.number == 0;
                             });
     if (plan_.has_plain_edges) add_plain_edges();
+    for (CallPlan::Part& part : plan_.parts) part.passed = passed_histories(signature, part);
   }
 
   void add_plain_edges() {
     std::vector<CallPlan::Part::Edge>& edges = plan_.parts[0].edges;
     const auto input_of = [&](const CallPlan::Part::Edge& edge) {
-      return plan_.targets[edge.target].place.index;
+      return plan_.targets[edge.target].tensor.index;
     };
     const auto parameters =
         std::stable_partition(edges.begin(), edges.end(), [&](const CallPlan::Part::Edge& edge) {
@@ -265,13 +260,13 @@ class Planner {
     const ir::Signature& signature = split_.signature;
     std::vector<CallPlan::Change> changes;
     for (size_t i = 0; i < signature.groups.size(); ++i)
-      changes.push_back({{ir::Place::Of::Group, static_cast<int64_t>(i)}});
+      changes.push_back({ir::CallTensor::group(static_cast<int64_t>(i))});
     for (size_t i = 0; i < signature.inputs.size(); ++i) {
       const ir::InputFacts& input = signature.inputs[i];
       if (input.duplicate_of >= 0) continue;
-      CallPlan::Change change{{ir::Place::Of::Input, static_cast<int64_t>(i)}};
+      CallPlan::Change change{ir::CallTensor::input(static_cast<int64_t>(i))};
       for (size_t k = 0; k < plan_.write_backs.size(); ++k) {
-        if (plan_.write_backs[k].input == change.place.index)
+        if (plan_.write_backs[k].input == change.tensor.index)
           change.write = static_cast<int64_t>(k);
       }
       if (input.counter_of < 0 && input.group < 0) change.delta = input.version_delta;
@@ -283,13 +278,13 @@ class Planner {
     }
     for (CallPlan::Change& change : changes) {
       for (const ir::TangentFacts& tangent : signature.tangents) {
-        if (tangent.part > 0 && tangent.place == change.place) change.part = tangent.part;
+        if (tangent.part > 0 && tangent.of.tensor == change.tensor) change.part = tangent.part;
       }
     }
     // A storage that is given to another input comes before its memory is given back.
     std::ranges::stable_partition(changes, [&](const CallPlan::Change& change) {
-      return change.place.of != ir::Place::Of::Input ||
-             facts(change.place.index).storage != ir::StorageChange::Resized;
+      return !change.tensor.is_input() ||
+             facts(change.tensor.index).storage != ir::StorageChange::Resized;
     });
     order(std::move(changes));
   }
@@ -297,14 +292,14 @@ class Planner {
   /// A node's edges must be complete before anything points to it, so a change comes after those
   /// whose outcome its node leads to. Histories have no cycles: one is always ready.
   void order(std::vector<CallPlan::Change> changes) {
-    const auto waits_for = [&](const CallPlan::Change& change, const ir::Place& other) {
+    const auto waits_for = [&](const CallPlan::Change& change, const ir::CallTensor& other) {
       if (change.part < 0) return false;
       for (const auto& edge : plan_.parts[static_cast<size_t>(change.part)].edges) {
-        const CallPlan::Target& target = plan_.targets[edge.target];
-        if (!target.after) continue;
-        if (target.place == other) return true;
-        if (other.of == ir::Place::Of::Group && target.place.of == ir::Place::Of::Input &&
-            facts(target.place.index).group == other.index) {
+        const ir::History& target = plan_.targets[edge.target];
+        if (target.number == 0) continue;
+        if (target.tensor == other) return true;
+        if (other.is_group() && target.tensor.is_input() &&
+            facts(target.tensor.index).group == other.index) {
           return true;
         }
       }
@@ -313,7 +308,7 @@ class Planner {
     while (!changes.empty()) {
       const auto ready = std::ranges::find_if(changes, [&](const CallPlan::Change& change) {
         return std::ranges::none_of(changes, [&](const CallPlan::Change& other) {
-          return &other != &change && waits_for(change, other.place);
+          return &other != &change && waits_for(change, other.tensor);
         });
       });
       TANDEM_CHECK(ready != changes.end(), "lower", "rewritten inputs wait for each other");

@@ -54,13 +54,21 @@ struct CallPlan {
   std::vector<VersionBump> version_bumps;
   std::vector<std::vector<int64_t>> tangent_strides;  // those that the backward was recorded for
 
-  /// Where a gradient goes: an input or group as it came or as the call leaves it, or a result that
-  /// was made a leaf.
-  struct Target {
-    ir::Place place;
-    bool after = false;
+  /// Where gradients go: histories that the outside can name, with which the call finds a tensor
+  /// (number 0) or leaves it. Gradients of those in between go where the first one leads.
+  std::vector<ir::History> targets;
+
+  /// A history that is passed to the function of a part's gradients, and where its edge is.
+  struct PassedHistory {
+    enum class From : uint8_t {
+      Edge,  // one of the node's edges
+      Slot,  // a slot of the node itself
+      Kept,  // what the node keeps of inputs that it has rewritten, see CallNode::keep_history
+    };
+    ir::History of;
+    From from = From::Edge;
+    size_t index = 0;
   };
-  std::vector<Target> targets;
 
   /// One autograd node: of the results (0), or of one rewritten input or group.
   struct Part {
@@ -70,6 +78,7 @@ struct CallPlan {
     };
     std::vector<size_t> tangents;  // in the order of the node's slots
     std::vector<Edge> edges;
+    std::vector<PassedHistory> passed;
   };
   std::vector<Part> parts;
 
@@ -86,7 +95,7 @@ struct CallPlan {
   /// Inputs and groups that the call changes in a way which autograd or their metadata shows, in an
   /// order in which each finds the edges that its node needs.
   struct Change {
-    ir::Place place;
+    ir::CallTensor tensor;
     int64_t part = -1;   // of its node, if it is rewritten
     int64_t write = -1;  // its place in write_backs
     int64_t delta = 0;   // what its version counter moves by

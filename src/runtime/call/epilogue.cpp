@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "libtorch/version.h"
 #include "ops/memory/view_replay.h"
-#include "runtime/backward/gradient_call.h"
 #include "runtime/call/write_back.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -20,7 +19,7 @@ namespace tandem::runtime {
 namespace {
 
 namespace autograd = torch::autograd;
-using ir::Place;
+using ir::CallTensor;
 
 /// Between a rewritten view and the node of its new data. libtorch asks the history of a written
 /// view for the gradient of what the view showed before: zeros, since all of it was overwritten. An
@@ -59,8 +58,8 @@ struct ViewResult : autograd::Node {
 
 void check_rewrites(const EntryState& entry, std::span<const at::Tensor> inputs) {
   for (const CallPlan::Change& change : entry.plan().changes) {
-    if (change.place.of != Place::Of::Input) continue;
-    const auto i = static_cast<size_t>(change.place.index);
+    if (!change.tensor.is_input()) continue;
+    const auto i = static_cast<size_t>(change.tensor.index);
     // The trace has asked for members of a group, whose stand-ins are the same kind of views.
     if (!entry.signature().inputs[i].history_changed || entry.signature().is_view_of_group(i))
       continue;
@@ -82,19 +81,19 @@ Epilogue::Epilogue(std::shared_ptr<const EntryState> entry, std::span<const at::
       targets_(plan_.targets.size()),
       snapshot_(std::move(snapshot)) {}
 
-const at::Tensor& Epilogue::tensor_at(const Place& place) const {
-  const auto index = static_cast<size_t>(place.index);
-  switch (place.of) {
-    case Place::Of::Input:
+const at::Tensor& Epilogue::real(const CallTensor& tensor) const {
+  const auto index = static_cast<size_t>(tensor.index);
+  switch (tensor.kind) {
+    case CallTensor::Kind::Input:
       return inputs_[index];
-    case Place::Of::Group:
+    case CallTensor::Kind::Group:
       return inputs_[signature_.inputs.size() + index];
-    case Place::Of::Base:
+    case CallTensor::Kind::Base:
       return bases_[index];
-    case Place::Of::Output:
+    case CallTensor::Kind::Output:
       return results_[index];
   }
-  TANDEM_CHECK(false, "call", "no such place");
+  TANDEM_CHECK(false, "call", "no such tensor");
 }
 
 void Epilogue::run() {
@@ -103,12 +102,12 @@ void Epilogue::run() {
   replay_early();
   if (signature_.training) make_nodes();
   for (size_t i = 0; i < plan_.targets.size(); ++i) {
-    if (!plan_.targets[i].after)
-      targets_[i] = autograd::impl::gradient_edge(tensor_at(plan_.targets[i].place));
+    if (plan_.targets[i].number == 0)
+      targets_[i] = autograd::impl::gradient_edge(real(plan_.targets[i].tensor));
   }
   for (const CallPlan::Change& one : plan_.changes) change(one);
   for (size_t i = 0; i < targets_.size(); ++i) {
-    if (!targets_[i].is_valid()) settle(plan_.targets[i].place);
+    if (!targets_[i].is_valid()) settle(plan_.targets[i].tensor);
   }
   finish_results();
   replay_views();
@@ -119,16 +118,13 @@ void Epilogue::run() {
 /// for, and is_leaf() does not ask.
 void Epilogue::renew_views() const {
   for (const CallPlan::Change& change : plan_.changes) {
-    if (change.place.of == Place::Of::Input && tensor_at(change.place).is_view())
-      tensor_at(change.place).grad_fn();
+    if (change.tensor.is_input() && real(change.tensor).is_view()) real(change.tensor).grad_fn();
     if (change.part <= 0) continue;
-    auto& node = static_cast<CallNode&>(*nodes_[static_cast<size_t>(change.part)]);
-    if (change.place.of == Place::Of::Input) {
-      if (tensor_at(change.place).is_view()) node.keep_view(tensor_at(change.place));
-      continue;
+    const auto part = static_cast<size_t>(change.part);
+    for (const CallPlan::PassedHistory& one : plan_.parts[part].passed) {
+      if (one.from == CallPlan::PassedHistory::From::Kept)
+        static_cast<CallNode&>(*nodes_[part]).keep_history(real(one.of.tensor));
     }
-    for (size_t i : views_of(signature_, plan_, static_cast<size_t>(change.part)))
-      node.keep_view(inputs_[i]);
   }
 }
 
@@ -152,10 +148,10 @@ void Epilogue::place_new_memory() {
 
 void Epilogue::switch_on_gradients() {
   for (const CallPlan::Change& change : plan_.changes) {
-    if (change.place.of != Place::Of::Input) continue;
-    const ir::InputFacts& facts = signature_.inputs[static_cast<size_t>(change.place.index)];
+    if (!change.tensor.is_input()) continue;
+    const ir::InputFacts& facts = signature_.inputs[static_cast<size_t>(change.tensor.index)];
     if (!facts.requires_grad && facts.requires_grad_after && facts.is_leaf_after)
-      tensor_at(change.place).set_requires_grad(true);
+      real(change.tensor).set_requires_grad(true);
   }
 }
 
@@ -169,31 +165,31 @@ void Epilogue::make_nodes() {
   }
   for (size_t part = 0; part < nodes_.size(); ++part) {
     for (size_t tangent : plan_.parts[part].tangents) {
-      const Place& place = signature_.tangents[tangent].place;
+      const CallTensor& of = signature_.tangents[tangent].of.tensor;
       const auto write = std::ranges::find_if(plan_.write_backs, [&](const WriteBack& one) {
-        return place.of == Place::Of::Input && one.input == place.index;
+        return of.is_input() && one.input == of.index;
       });
       if (write != plan_.write_backs.end()) {
         nodes_[part]->add_input_metadata(outputs_[static_cast<size_t>(write->position)]);
-      } else if (place.of == Place::Of::Output && !tensor_at(place).defined()) {
-        nodes_[part]->add_input_metadata(sample_of(place.index));
+      } else if (of.kind == CallTensor::Kind::Output && !real(of).defined()) {
+        nodes_[part]->add_input_metadata(sample_of(of.index));
       } else {
-        nodes_[part]->add_input_metadata(tensor_at(place));
+        nodes_[part]->add_input_metadata(real(of));
       }
     }
   }
 }
 
 void Epilogue::change(const CallPlan::Change& change) {
-  const at::Tensor& tensor = tensor_at(change.place);
+  const at::Tensor& tensor = real(change.tensor);
   if (change.part > 0) {
     static_cast<CallNode&>(*nodes_[static_cast<size_t>(change.part)]).connect_targets(targets_);
   }
-  if (change.place.of == Place::Of::Group) {
-    const ir::GroupFacts& group = signature_.groups[static_cast<size_t>(change.place.index)];
+  if (change.tensor.is_group()) {
+    const ir::GroupFacts& group = signature_.groups[static_cast<size_t>(change.tensor.index)];
     for (const WriteBack& write : plan_.write_backs) {
       const ir::InputFacts& member = signature_.inputs[static_cast<size_t>(write.input)];
-      if (member.group == change.place.index && !member.metadata_changed)
+      if (member.group == change.tensor.index && !member.metadata_changed)
         copy_below_autograd(inputs_[static_cast<size_t>(write.input)],
                             outputs_[static_cast<size_t>(write.position)]);
     }
@@ -204,19 +200,19 @@ void Epilogue::change(const CallPlan::Change& change) {
       if (facts.counter_of < 0)
         move_version(inputs_[static_cast<size_t>(member)], facts.version_delta);
     }
-    settle(change.place);
+    settle(change.tensor);
     for (int64_t member : group.members) {
       // One that is reshaped, too, has its turn later.
       if (!signature_.inputs[static_cast<size_t>(member)].metadata_changed)
-        settle({Place::Of::Input, member});
+        settle(CallTensor::input(member));
     }
     return;
   }
-  const ir::InputFacts& facts = signature_.inputs[static_cast<size_t>(change.place.index)];
+  const ir::InputFacts& facts = signature_.inputs[static_cast<size_t>(change.tensor.index)];
   const uint32_t version = tensor.is_inference() ? 0 : tensor._version();
   write_input(change, tensor, facts);
   if (!tensor.is_inference()) move_version(tensor, version + change.delta - tensor._version());
-  if (facts.history_changed || facts.metadata_changed) settle(change.place);
+  if (facts.history_changed || facts.metadata_changed) settle(change.tensor);
 }
 
 void Epilogue::write_input(const CallPlan::Change& change, const at::Tensor& input,
@@ -281,18 +277,18 @@ void Epilogue::attach(const at::Tensor& tensor, const CallPlan::Change& change) 
     to = Edge(std::move(between), 0);
   }
   autograd::impl::rebase_history(tensor, std::move(to));
-  if (change.place.of != Place::Of::Input) return;
-  const int64_t group = signature_.inputs[static_cast<size_t>(change.place.index)].group;
+  if (!change.tensor.is_input()) return;
+  const int64_t group = signature_.inputs[static_cast<size_t>(change.tensor.index)].group;
   if (group < 0) return;
   for (int64_t member : signature_.groups[static_cast<size_t>(group)].members)
     renew_when_asked(inputs_[static_cast<size_t>(member)]);
 }
 
 /// Takes the edges of an input or group as the call leaves it.
-void Epilogue::settle(const Place& place) {
+void Epilogue::settle(const CallTensor& tensor) {
   for (size_t i = 0; i < plan_.targets.size(); ++i) {
-    if (plan_.targets[i].after && plan_.targets[i].place == place)
-      targets_[i] = autograd::impl::gradient_edge(tensor_at(place));
+    if (plan_.targets[i].number > 0 && plan_.targets[i].tensor == tensor)
+      targets_[i] = autograd::impl::gradient_edge(real(tensor));
   }
 }
 
@@ -307,14 +303,14 @@ void Epilogue::finish_results() {
   }
   const CallPlan::Part& part = plan_.parts[0];
   for (size_t slot = 0; slot < part.tangents.size(); ++slot) {
-    const Place& place = signature_.tangents[part.tangents[slot]].place;
+    const at::Tensor& tensor = real(signature_.tangents[part.tangents[slot]].of.tensor);
     const Edge edge(nodes_[0], static_cast<uint32_t>(slot));
-    if (tensor_at(place).defined()) autograd::impl::set_gradient_edge(tensor_at(place), edge);
+    if (tensor.defined()) autograd::impl::set_gradient_edge(tensor, edge);
   }
   for (const ir::TangentFacts& tangent : signature_.tangents) {
-    if (tangent.part < 0 && tensor_at(tangent.place).defined())
-      autograd::impl::set_gradient_edge(tensor_at(tangent.place),
-                                        dead_end_of(tensor_at(tangent.place)));
+    const at::Tensor& tensor = real(tangent.of.tensor);
+    if (tangent.part < 0 && tensor.defined())
+      autograd::impl::set_gradient_edge(tensor, dead_end_of(tensor));
   }
   keep_written_handles(plan_, inputs_, outputs_);
   if (snapshot_) node.kept().keep(*std::move(snapshot_));
@@ -323,7 +319,7 @@ void Epilogue::finish_results() {
 
 template <class Put>
 void Epilogue::replay(const ir::ViewReplay& replay, Put&& put) {
-  at::Tensor source = tensor_at(replay.source);
+  at::Tensor source = real(replay.source);
   if (replay.detached) source = source.variable_data();
   std::vector<bool> grad_modes;
   for (const ir::Output& output : replay.graph.outputs()) {
@@ -340,7 +336,7 @@ void Epilogue::replay(const ir::ViewReplay& replay, Put&& put) {
 /// histories of others lead to.
 bool Epilogue::is_early(const ir::ViewReplay& replay, size_t output) const {
   if (replay.as_found || signature_.outputs[output].made_leaf) return true;
-  if (replay.source.of != Place::Of::Input || !signature_.outputs[output].requires_grad) {
+  if (!replay.source.is_input() || !signature_.outputs[output].requires_grad) {
     return false;
   }
   const ir::InputFacts& source = signature_.inputs[static_cast<size_t>(replay.source.index)];
@@ -383,16 +379,17 @@ void Epilogue::replay_views() {
 
 /// The slot of the results' node that is a result's, or an end of its own.
 Epilogue::Edge Epilogue::history_of(int64_t output) const {
-  const Place place{Place::Of::Output, output};
+  const CallTensor result = CallTensor::output(output);
   const std::vector<size_t>& tangents = plan_.parts[0].tangents;
   for (size_t slot = 0; slot < tangents.size(); ++slot) {
-    if (signature_.tangents[tangents[slot]].place == place)
+    if (signature_.tangents[tangents[slot]].of.tensor == result)
       return Edge(nodes_[0], static_cast<uint32_t>(slot));
   }
-  return std::ranges::find(signature_.tangents, place, &ir::TangentFacts::place) ==
-                 signature_.tangents.end()
-             ? Edge()
-             : dead_end_of(tensor_at(place));
+  const bool leads_nowhere =
+      std::ranges::any_of(signature_.tangents, [&](const ir::TangentFacts& tangent) {
+        return tangent.of.tensor == result;
+      });
+  return leads_nowhere ? dead_end_of(real(result)) : Edge();
 }
 
 /// What a custom function made of an input is a view of it, but has the function's history, and

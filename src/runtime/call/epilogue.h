@@ -33,7 +33,7 @@ class Epilogue {
   using Edge = torch::autograd::Edge;
   using NodePtr = decltype(Edge::function);
 
-  const at::Tensor& tensor_at(const ir::Place& place) const;
+  const at::Tensor& real(const ir::CallTensor& tensor) const;
   void place_new_memory();
   void switch_on_gradients();
   void make_nodes();
@@ -51,7 +51,7 @@ class Epilogue {
                    const ir::InputFacts& facts);
   void change_metadata(const at::Tensor& input, const ir::InputFacts& facts);
   void attach(const at::Tensor& input, const CallPlan::Change& change);
-  void settle(const ir::Place& place);
+  void settle(const ir::CallTensor& tensor);
   void finish_results();
 
   const std::shared_ptr<const EntryState> entry_;
