@@ -38,8 +38,7 @@ class CallNode : public torch::autograd::Node {
 
   /// The edges to everything that gets a gradient, complete before anything points to the node.
   /// `targets`: those of the plan that are taken in each call.
-  void connect(std::span<const torch::autograd::Edge> targets,
-               std::span<const at::Tensor> inputs);
+  void connect(std::span<const torch::autograd::Edge> targets, std::span<const at::Tensor> inputs);
   /// The histories, now that they are made, of inputs that are views and that the node rewrites:
   /// the input itself, or members of a group in the order of views_of(). Weakly: they lead here.
   void keep_view(const at::Tensor& input);

@@ -26,13 +26,13 @@ struct Action {
     StopGrad,     // requires_grad_(false)
     Detach,       // detach_()
     // nodes and edges
-    MakeNodes,  // one per part of the backward
-    AddSlot,    // the node of `part` takes one more gradient, of a tensor like output `number`, or
-                // if that is -1, like `at`
-    TakeEdge,   // target `number` of the plan: where the gradient of a tensor goes now
-    Connect,    // the node of `part` leads to its targets
-    Attach,     // the node of `part` is the history of `at`, which the call has rewritten
-    SetHistory,      // that of `at` is slot `number` of the results' node, or if that is -1, an end
+    MakeNodes,   // one per part of the backward
+    AddSlot,     // the node of `part` takes one more gradient, of a tensor like output `number`, or
+                 // if that is -1, like `at`
+    TakeEdge,    // target `number` of the plan: where the gradient of a tensor goes now
+    Connect,     // the node of `part` leads to its targets
+    Attach,      // the node of `part` is the history of `at`, which the call has rewritten
+    SetHistory,  // that of `at` is slot `number` of the results' node, or if that is -1, an end
     SetViewHistory,  // the same of a view, behind a node of its own
     MarkCustomView,  // eager refuses to write `at` in place
     // data, memory and geometry of inputs

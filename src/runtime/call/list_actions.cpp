@@ -370,16 +370,19 @@ class Lister {
       if (output.kind == ir::OutputKind::IsInput)
         add({.what = Same, .at = output_at(i), .source = {Place::Of::Input, output.source}});
       if (output.kind == ir::OutputKind::SameAsOutput)
-        add({.what = Same, .at = output_at(i), .source = output_at(static_cast<size_t>(output.source))});
+        add({.what = Same,
+             .at = output_at(i),
+             .source = output_at(static_cast<size_t>(output.source))});
     }
   }
 
   const ir::Signature& signature_;
   const ir::Graph& forward_;
   CallPlan& plan_;
-  std::vector<int64_t> new_data_;  // by input: its position among the forward graph's outputs, or -1
-  std::vector<bool> is_there_;     // by result: made by now
-  std::set<size_t> taken_;         // targets
+  std::vector<int64_t>
+      new_data_;                // by input: its position among the forward graph's outputs, or -1
+  std::vector<bool> is_there_;  // by result: made by now
+  std::set<size_t> taken_;      // targets
 };
 
 }  // namespace

@@ -78,8 +78,8 @@ TEST(CallPlan, WhatAWriteBackWouldOverwriteIsCopiedFirst) {
       return %n: mutated 0, %v: mutated 1, %a: saved 0
     })",
                                                 {0, 1}));
-  EXPECT_EQ(texts(plan), (Texts{"copy output: 1", "copy output: 2", "write input 0: 0",
-                                "write input 1: 1"}));
+  EXPECT_EQ(texts(plan),
+            (Texts{"copy output: 1", "copy output: 2", "write input 0: 0", "write input 1: 1"}));
   EXPECT_TRUE(plan.saved[0].copy);
   EXPECT_EQ(plan.saved[0].input, -1);
 }
