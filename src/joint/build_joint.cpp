@@ -7,8 +7,8 @@
 #include "joint/gradients.h"
 #include "joint/release_groups.h"
 #include "joint/written_versions.h"
+#include "ops/own/arrives.h"
 #include "tandem/ir/text.h"
-#include "tracing/arrives.h"
 #include "tracing/traced_tensor.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
@@ -160,7 +160,7 @@ class Builder {
       }
       if (!differs || read.empty()) continue;
       values[i] = graph_
-                      .add_op({.op = tracing::arrives_op(),
+                      .add_op({.op = ops::kArrives.handle(),
                                .operands = {values[i], std::move(read)},
                                .results = {graph_.value(values[i]).type()},
                                .phase = ir::Phase::Backward})
