@@ -5,6 +5,7 @@
 #include "joint/backward_writes.h"
 #include "joint/ends.h"
 #include "joint/gradients.h"
+#include "joint/inputs_read.h"
 #include "joint/release_groups.h"
 #include "joint/written_versions.h"
 #include "tandem/ir/text.h"
@@ -61,6 +62,7 @@ class Builder {
     Joint joint{.graph = std::move(graph_), .signature = std::move(signature_)};
     for (size_t i = trace_.argument_count(); i < trace_.stand_ins().size(); ++i)
       joint.lifted.push_back(trace_.stand_ins()[i].real);
+    note_inputs_read(joint);
     return joint;
   }
 
