@@ -5,6 +5,7 @@
 #include "joint/endpoints.h"
 #include "joint/gradient_origins.h"
 #include "joint/gradients.h"
+#include "joint/inputs_read.h"
 #include "joint/release_groups.h"
 #include "joint/written_versions.h"
 #include "ops/own/arrives.h"
@@ -60,6 +61,7 @@ class Builder {
     Joint joint{.graph = std::move(graph_), .signature = std::move(signature_)};
     for (size_t i = trace_.argument_count(); i < trace_.stand_ins().size(); ++i)
       joint.lifted.push_back(trace_.stand_ins()[i].real);
+    note_inputs_read(joint);
     return joint;
   }
 
