@@ -84,8 +84,7 @@ std::vector<tracing::Replacement> Program::replacements() const {
   std::vector<tracing::Replacement> all;
   for (const joint::Derivation& one : derivations) {
     const std::vector<size_t> positions = one.positions().replaced;
-    for (size_t i = 0; i < one.replaced.size(); ++i)
-      all.push_back({one.replaced[i], positions[i]});
+    for (size_t i = 0; i < one.replaced.size(); ++i) all.push_back({one.replaced[i], positions[i]});
   }
   return all;
 }
@@ -95,8 +94,7 @@ ProgramRun run_program(const Program& program, tracing::Trace& trace) {
   std::vector<std::vector<at::Tensor>> states(program.derivations.size());
   for (size_t i = program.derivations.size(); i-- > 0;) {
     const joint::Derivation& one = program.derivations[i];
-    for (size_t position : one.positions().states)
-      states[i].push_back(trace.argument(position));
+    for (size_t position : one.positions().states) states[i].push_back(trace.argument(position));
     states[i] = exchange_states(one, states[i]);
   }
   const ir::NodeId before = trace.recording().graph().last_node();

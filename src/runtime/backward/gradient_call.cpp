@@ -57,8 +57,8 @@ ir::GradientArguments<at::Tensor> arguments_of(const EntryState& entry, size_t p
   }
   for (size_t i : entry.replaced_lifted()) named.replaced.push_back(primals.inputs[i]);
   for (const CallPlan::PassedHistory& one : entry.plan().parts[part].passed) {
-    named.histories.push_back(tensor_with(static_cast<CallNode&>(*node).edge_of(one),
-                                          entry.signature().type_of(one.of)));
+    named.histories.push_back(
+        tensor_with(static_cast<CallNode&>(*node).edge_of(one), entry.signature().type_of(one.of)));
   }
   named.states = primals.states;
   for (const at::Tensor& tangent : tangents) {

@@ -131,8 +131,9 @@ std::optional<std::string> AliasGuard::view_mismatch(
     std::span<const at::Tensor* const> inputs) const {
   for (const WithHistory& one : with_history_) {
     if (inputs[one.input]->is_view() == one.is_view) continue;
-    return base::str(names_[one.input], one.is_view ? " is no view, compiled for one"
-                                                    : " is a view, compiled for a tensor of its own");
+    return base::str(names_[one.input], one.is_view
+                                            ? " is no view, compiled for one"
+                                            : " is a view, compiled for a tensor of its own");
   }
   return std::nullopt;
 }

@@ -51,8 +51,8 @@ class AliasGuard {
   bool training_ = false;
   size_t lifted_count_ = 0;
   std::vector<std::string> names_;
-  std::vector<size_t> written_;           // inputs whose data the call writes
-  std::vector<size_t> moved_;             // inputs whose version counter it moves
+  std::vector<size_t> written_;  // inputs whose data the call writes
+  std::vector<size_t> moved_;    // inputs whose version counter it moves
   /// Those of them that have a history: a view gets another one then.
   struct WithHistory {
     size_t input = 0;

@@ -80,7 +80,8 @@ TEST(AliasGuard, CountersThatPartedAreNoticed) {
             "a and b do not have one version counter");
 }
 
-// A view gets another history when its version moves, and only a trace knows which reads it concerns.
+// A view gets another history when its version moves, and only a trace knows which reads it
+// concerns.
 TEST(AliasGuard, AViewIsNoTensorOfItsOwnWhereItsVersionMoves) {
   const at::Tensor p = torch::ones({4}).requires_grad_();
   ir::Signature signature = arguments(1);
