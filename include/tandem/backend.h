@@ -69,10 +69,15 @@ class TANDEM_API Backend {
     return nullptr;
   }
   /// The ops that it would rather see as others: applied to the joint graph, before it is cut.
-  virtual Decompositions decompositions(Rounding /*rounding*/) const { return {}; }
-  /// Whether neighbouring pointwise ops and reductions become one kernel. Computing such values
-  /// again in the backward then costs little; otherwise each one is a pass over memory.
-  virtual bool fuses() const { return false; }
+  virtual Decompositions decompositions(Rounding /*rounding*/, Random /*random*/) const {
+    return {};
+  }
+  /// Whether it computes this node inside a kernel of nodes that read it: then the backward makes
+  /// its result again for next to nothing. Asked of the joint graph, after the decompositions;
+  /// views, which compute nothing, are not asked about.
+  virtual bool can_fuse(const ir::Graph& /*graph*/, const ir::Node& /*node*/) const {
+    return false;
+  }
 };
 
 /// A backend by name; a UserError lists the known ones.

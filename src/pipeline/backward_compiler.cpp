@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "pipeline/lower.h"
 #include "pipeline/pipeline.h"
-#include "runtime/backward/gradient_call.h"
 #include "tracing/with_autocast.h"
 
 namespace tandem::pipeline {
@@ -62,13 +61,11 @@ class ProgramCompiler final : public GraphCompiler {
                            .part = part,
                            .defined = defined,
                            .replaced = {},
-                           .beyond = {},
-                           .roots = entry.plan().parts[part].tangents,
-                           .views = runtime::views_of(entry.signature(), entry.plan(), part),
+                           .histories = {},
                            .generators = entry.primals().generators};
     for (size_t i : entry.primals().replaced) step.replaced.push_back(entry.lifted()[i]);
-    for (const auto& edge : runtime::edges_beyond(entry, part))
-      step.beyond.push_back(entry.signature().gradients[static_cast<size_t>(edge.position)]);
+    for (const runtime::CallPlan::PassedHistory& one : entry.plan().parts[part].passed)
+      step.histories.push_back(one.of);
     derived->derivations.push_back(std::move(step));
     return pipeline::compile_gradients(std::move(derived), options_);
   }

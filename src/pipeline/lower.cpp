@@ -1,5 +1,6 @@
 #include "pipeline/lower.h"
 
+#include "ops/own/write_in_backward.h"
 #include "partition/drop_tangents.h"
 
 #include <algorithm>
@@ -16,8 +17,7 @@ bool is_only_written(const ir::Graph& graph, ir::ValueId input) {
   return graph.value(input).output_uses() == 0 &&
          std::ranges::all_of(graph.value(input).users(), [&](ir::NodeId id) {
            const ir::Node& node = graph.node(id);
-           return node.kind() == ir::NodeKind::Op &&
-                  node.op().operator_name().name == "tandem::write_in_backward" &&
+           return ops::kWriteInBackward.is(node) &&
                   *node.operands()[0].get_if<ir::ValueId>() == input;
          });
 }

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "joint/build_joint.h"
-#include "ops/own/fast_draws.h"
 #include "partition/place_write_backs.h"
 #include "passes/decompose.h"
 #include "passes/drop_happened.h"
@@ -92,10 +91,7 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
 
 Decompositions chosen_decompositions(const Options& options) {
   const std::shared_ptr<Backend> backend = options.backend.resolve();
-  Decompositions table = backend->decompositions(options.rounding);
-  // Only in fused kernels are such draws faster than libtorch's.
-  if (options.random == Random::fast && backend->fuses()) table.merge(ops::fast_draws());
-  return table.merge(options.decompositions);
+  return backend->decompositions(options.rounding, options.random).merge(options.decompositions);
 }
 
 std::span<const char* const> joint_passes() { return kJointPasses; }

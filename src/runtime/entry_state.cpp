@@ -1,7 +1,7 @@
 #include "runtime/entry_state.h"
 
 #include "base/error.h"
-#include "ops/own/run_time_check.h"
+#include "ops/own/check_not_equal.h"
 #include "partition/saved_values.h"
 
 #include <ostream>

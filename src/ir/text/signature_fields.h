@@ -14,12 +14,16 @@ constexpr std::array<std::string_view, 8> words(const OutputKind*) {
   return {"fresh",         "is_input",        "alias_of_input", "alias_of_group",
           "alias_of_base", "alias_of_output", "same_as_output", "undefined"};
 }
-constexpr std::array<std::string_view, 4> words(const Place::Of*) {
+constexpr std::array<std::string_view, 4> words(const CallTensor::Kind*) {
   return {"input", "group", "base", "output"};
 }
 
-constexpr auto fields(const Place*) {
-  return std::tuple(Field{"of", &Place::of}, Field{"index", &Place::index});
+constexpr auto fields(const CallTensor*) {
+  return std::tuple(Field{"kind", &CallTensor::kind}, Field{"index", &CallTensor::index});
+}
+
+constexpr auto fields(const History*) {
+  return std::tuple(Field{"tensor", &History::tensor}, Field{"number", &History::number});
 }
 
 constexpr auto fields(const InputFacts*) {
@@ -28,10 +32,9 @@ constexpr auto fields(const InputFacts*) {
       Field{"role", &F::role}, Field{"type", &F::type}, Field{"requires_grad", &F::requires_grad},
       Field{"is_leaf", &F::is_leaf}, Field{"duplicate_of", &F::duplicate_of},
       Field{"counter_of", &F::counter_of}, Field{"group", &F::group},
-      Field{"closed_over", &F::closed_over}, Field{"is_place", &F::is_place},
+      Field{"closed_over", &F::closed_over}, Field{"history_only", &F::history_only},
       Field{"data_written", &F::data_written}, Field{"history_changed", &F::history_changed},
-      Field{"metadata_changed", &F::metadata_changed},
-      Field{"written_in_grad_mode", &F::written_in_grad_mode},
+      Field{"histories", &F::histories}, Field{"metadata_changed", &F::metadata_changed},
       Field{"version_delta", &F::version_delta},
       Field{"requires_grad_after", &F::requires_grad_after},
       Field{"is_leaf_after", &F::is_leaf_after}, Field{"read_by_backward", &F::read_by_backward},
@@ -64,13 +67,13 @@ constexpr auto fields(const OutputFacts*) {
 
 constexpr auto fields(const TangentFacts*) {
   using F = TangentFacts;
-  return std::tuple(Field{"place", &F::place}, Field{"type", &F::type}, Field{"part", &F::part},
+  return std::tuple(Field{"of", &F::of}, Field{"type", &F::type}, Field{"part", &F::part},
                     Field{"raises", &F::raises}, Field{"raises_in", &F::raises_in});
 }
 
 constexpr auto fields(const GradientFacts*) {
   using F = GradientFacts;
-  return std::tuple(Field{"place", &F::place}, Field{"after", &F::after}, Field{"part", &F::part});
+  return std::tuple(Field{"of", &F::of}, Field{"part", &F::part});
 }
 
 constexpr auto fields(const EffectFacts*) {

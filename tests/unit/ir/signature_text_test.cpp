@@ -64,14 +64,14 @@ Signature full() {
       {.kind = OutputKind::AliasOfInput, .type = type("f32[4]"), .source = 1});
   signature.outputs.push_back({.kind = OutputKind::Undefined, .type = nullptr});
   signature.bases.push_back({.type = type("f32[3]"), .output = 0});
-  signature.tangents.push_back({.place = {Place::Of::Group, 0},
+  signature.tangents.push_back({.of = {CallTensor::group(0), 1},
                                 .type = type("f32[8]"),
                                 .part = -1,
                                 .raises = "line one\nline two",
                                 .raises_in = {1, 2}});
-  signature.gradients.push_back({.place = {Place::Of::Input, 1}, .after = true, .part = 1});
+  signature.gradients.push_back({.of = {CallTensor::input(1), 1}, .part = 1});
   signature.effects.push_back({.tangents = {true, false}});
-  signature.replays.push_back({.source = {Place::Of::Input, 1},
+  signature.replays.push_back({.source = CallTensor::input(1),
                                .detached = true,
                                .graph = parse(R"(graph g(%x: f32[2, 2] user_input 0) {
     %y: f32[4] = aten.view(%x, [4])
