@@ -5,6 +5,7 @@
 #include "loops/host/fast_attention.h"
 #include "loops/host/frame.h"
 #include "loops/host/host_list.h"
+#include "loops/host/host_store.h"
 #include "loops/rules/rule.h"
 #include "ops/own/seeded_draws.h"
 
@@ -49,6 +50,8 @@ class LlvmExecutable final : public Executable {
     out.push_back({"kernels.loops", std::move(kernels)});
     return out;
   }
+
+  std::string save() const override { return store(list_); }
 
   void release_cached_memory() override { frames_.clear(); }
 
@@ -124,6 +127,13 @@ class LlvmBackend final : public Backend {
     if (!is_static(graph)) return judge_->compile(graph, context);
     return std::make_unique<LlvmExecutable>(make_host_list(graph, context, *compiler_, *judge_),
                                             compiler_, judge_, check_);
+  }
+
+  std::unique_ptr<Executable> load(std::string_view stored, const ir::Graph& graph,
+                                   const CompileContext& context) override {
+    auto list = load_host_list(stored, graph, context, *compiler_, *judge_);
+    if (!list) return nullptr;
+    return std::make_unique<LlvmExecutable>(*std::move(list), compiler_, judge_, check_);
   }
 
  private:
