@@ -74,9 +74,7 @@ double cost(const Instruction& line) {
     case LoopOp::Acosh:
     case LoopOp::Atanh:
     case LoopOp::Erfc:
-    case LoopOp::Erfinv:
     case LoopOp::Lgamma:
-    case LoopOp::Digamma:
     case LoopOp::Pow:
     case LoopOp::Atan2:
     case LoopOp::Hypot:

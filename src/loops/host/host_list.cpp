@@ -31,7 +31,11 @@ class Lowering {
         plan_(fuse(graph, views_, compiler.target())),
         owners_(ops::memory_roots(graph)),
         names_(ir::value_names(graph)),
-        in_slot_(graph.value_limit(), false) {}
+        in_slot_(graph.value_limit(), false),
+        numbers_(graph.node_limit()) {
+    int32_t next = 0;
+    graph.for_each_node([&](const ir::Node& node) { number_of(node) = next++; });
+  }
 
   HostList run() && {
     list_.name = graph_.name();
@@ -99,7 +103,7 @@ class Lowering {
     for (const Member& member : plan_.groups[group].members)
       op_names.push_back(op_text(graph_.node(member.node)));
     if (list_.compiled[kernel] == nullptr) {
-      EagerStep step{.why = reasons_[kernel], .op_names = std::move(op_names)};
+      EagerStep step{.why = reasons_[kernel], .op_names = std::move(op_names), .nodes = nodes};
       step.graph = judge_.compile(nodes->graph, {});
       for (ir::ValueId id : nodes->inputs) step.inputs.push_back(tensor(id));
       for (ir::ValueId id : nodes->outputs) step.outputs.push_back(made(id));
@@ -146,10 +150,11 @@ class Lowering {
       list_.constants.emplace_back(node.constant());
       list_.constant_slots.emplace_back(made(node.results()[0]),
                                         static_cast<int32_t>(list_.constants.size() - 1));
+      list_.constant_nodes.push_back(number_of(node));
       return;
     }
     if (node.kind() == ir::NodeKind::Region) {
-      EagerStep step;
+      EagerStep step{.node = number_of(node)};
       step.graph = judge_.compile(node.region(), {});
       for (const ir::Operand& operand : node.operands())
         step.inputs.push_back(tensor(*operand.get_if<ir::ValueId>()));
@@ -159,7 +164,8 @@ class Lowering {
       return;
     }
     LibraryStep step{.op = target().operator_for(graph_, node, context_.rounding),
-                     .shape = node.result_shape()};
+                     .shape = node.result_shape(),
+                     .node = number_of(node)};
     const auto& arguments = node.op().schema().arguments();
     for (size_t i = 0; i < node.operands().size(); ++i)
       step.arguments.push_back(argument(node.operands()[i], arguments[i].real_type()));
@@ -198,6 +204,8 @@ class Lowering {
                                         .offset = address.offset}});
     return slot_of(id);
   }
+
+  int32_t& number_of(const ir::Node& node) { return numbers_[static_cast<size_t>(node.id())]; }
 
   Slot made(ir::ValueId id) {
     in_slot_[static_cast<size_t>(id)] = true;
@@ -262,11 +270,6 @@ class Lowering {
       list_.tensors[tensors[i]].arena_offset = plan.offsets[i];
   }
 
-  static int64_t tensor_bytes(const ir::TensorType& type) {
-    return shapes::reach(type.static_sizes(), type.static_strides()) *
-           static_cast<int64_t>(c10::elementSize(type.dtype));
-  }
-
   /// The handle of a slot goes with its last mention: memory that libtorch allocated is freed
   /// there.
   void release_slots() {
@@ -292,6 +295,7 @@ class Lowering {
   std::vector<ir::ValueId> owners_;
   std::vector<std::string> names_;
   std::vector<bool> in_slot_;
+  std::vector<int32_t> numbers_;  // by node id
   std::vector<BuiltKernel> built_;
   std::vector<int32_t> kernel_at_;
   std::vector<std::string> reasons_;
@@ -299,6 +303,11 @@ class Lowering {
 };
 
 }  // namespace
+
+int64_t tensor_bytes(const ir::TensorType& type) {
+  return shapes::reach(type.static_sizes(), type.static_strides()) *
+         static_cast<int64_t>(c10::elementSize(type.dtype));
+}
 
 HostList make_host_list(const ir::Graph& graph, const CompileContext& context,
                         KernelCompiler& compiler, Backend& judge) {

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "loops/host/check_kernel.h"
 #include "loops/host/host_list.h"
+#include "loops/host/host_store.h"
 #include "loops/host/run_state.h"
 #include "loops/rules/rule.h"
 #include "ops/own/seeded_draws.h"
@@ -48,6 +49,8 @@ class LlvmExecutable final : public Executable {
     out.push_back({"kernels.loops", std::move(kernels)});
     return out;
   }
+
+  std::string save() const override { return store(list_); }
 
   void release_cached_memory() override { states_.clear(); }
 
@@ -123,6 +126,13 @@ class LlvmBackend final : public Backend {
     if (!is_static(graph)) return judge_->compile(graph, context);
     return std::make_unique<LlvmExecutable>(make_host_list(graph, context, *compiler_, *judge_),
                                             compiler_, judge_, check_);
+  }
+
+  std::unique_ptr<Executable> load(std::string_view stored, const ir::Graph& graph,
+                                   const CompileContext& context) override {
+    auto list = load_host_list(stored, graph, context, *compiler_, *judge_);
+    if (!list) return nullptr;
+    return std::make_unique<LlvmExecutable>(*std::move(list), compiler_, judge_, check_);
   }
 
  private:

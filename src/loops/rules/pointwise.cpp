@@ -169,8 +169,6 @@ Val relu(Emitter& e) {
   return e.body.to(e.body.binary(LoopOp::Max, x, e.number(0.0, x.dtype)), dtype);
 }
 
-Val positive(Emitter& e) { return e.operand(0); }
-
 Val convert(Emitter& e) { return e.body.to(e.operand(0), result_dtype(e)); }
 
 Val where(Emitter& e) {
@@ -235,6 +233,7 @@ Val add_combined(Emitter& e) {
   return b.to(b.binary(LoopOp::Add, e.as(0, dtype), b.binary(op, scaled, e.as(2, dtype))), dtype);
 }
 
+// Its kernels multiply and add in one step, those of 16-bit floats in f32.
 Val lerp(Emitter& e) {
   const ScalarType dtype = result_dtype(e);
   BodyBuilder& b = e.body;
@@ -242,9 +241,9 @@ Val lerp(Emitter& e) {
   const Val weight =
       e.call.tensor(2) != nullptr ? e.as(2, dtype) : e.number(*e.call.number(2), from.dtype);
   const Val range = b.binary(LoopOp::Sub, to, from);
-  const Val near = fused(e, weight, range, from);
-  const Val far = fused(e, b.unary(LoopOp::Neg, range),
-                        b.binary(LoopOp::Sub, e.number(1.0, from.dtype), weight), to);
+  const Val near = e.body.fma(weight, range, from);
+  const Val far = e.body.fma(b.unary(LoopOp::Neg, range),
+                             b.binary(LoopOp::Sub, e.number(1.0, from.dtype), weight), to);
   const Val small = b.compare(LoopOp::Lt, b.unary(LoopOp::Abs, weight), e.number(0.5, from.dtype));
   return b.to(b.select(small, near, far), dtype);
 }
@@ -430,15 +429,12 @@ const auto kRules = std::to_array<Rule>({
     heavy("atanh", function<LoopOp::Atanh>),
     heavy("erf", function<LoopOp::Erf>),
     heavy("erfc", function<LoopOp::Erfc>),
-    heavy("erfinv", function<LoopOp::Erfinv>),
     heavy("lgamma", function<LoopOp::Lgamma>),
-    heavy("digamma", function<LoopOp::Digamma>),
     heavy("sigmoid", function<LoopOp::Sigmoid>),
     heavy("logit", logit, is_wide_float),
     heavy("gelu", gelu, is_float),
     heavy("gelu_backward", gelu_backward, is_float),
     light("relu", relu, is_number),
-    light("positive", positive),
     light("nan_to_num", nan_to_num, is_float),
     light("isnan", isnan, is_float_operand),
     light("isinf", isinf, is_float_operand),

@@ -172,7 +172,9 @@ TEST(Rules, GiveWhatEagerGives) {
       wide = judge->compile(in_f64, {})->run(wider);
     }
     for (const auto& engine : {reference, generated}) {
-      const std::vector<Tensor> got = engine->compile(graph, {})->run(inputs);
+      const std::unique_ptr<Executable> compiled = engine->compile(graph, {});
+      EXPECT_EQ(compiled->report().find("in eager"), std::string::npos) << compiled->report();
+      const std::vector<Tensor> got = compiled->run(inputs);
       for (size_t i = 0; i < shown.size(); ++i) {
         SCOPED_TRACE(ir::dtype_name(dtype) + " " + shown[i].rule->call +
                      (shown[i].read_again ? ", read by another op" : "") +
