@@ -7,13 +7,18 @@
 #include <algorithm>
 #include <utility>
 
+namespace tandem::ops {
+
+// Found where the enumeration is.
+constexpr std::array<std::string_view, 3> words(const loops::LibraryStep::Argument::Kind*) {
+  return {"single", "tensors", "optional_tensors"};
+}
+
+}  // namespace tandem::ops
+
 namespace tandem::loops {
 
 using ir::Field;
-
-constexpr std::array<std::string_view, 3> words(const LibraryStep::Argument::Kind*) {
-  return {"single", "tensors", "optional_tensors"};
-}
 
 namespace {
 
