@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "joint/arrivals.h"
+#include "libtorch/thread_state.h"
 #include "tandem/error.h"
-#include "tracing/ambient.h"
 #include "tracing/traced_tensor.h"
 
 #include <c10/util/Exception.h>
@@ -19,29 +19,14 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-/// Autocast off for a scope. A backward runs after the program has left its autocast region, as
-/// libtorch advises; what was computed in float32 there keeps its float32 formulas.
-class WithoutAutocast {
- public:
-  WithoutAutocast() : before_(tracing::ThreadSwitches::now()) {
-    tracing::ThreadSwitches off = before_;
-    off.cpu_autocast = off.cuda_autocast = false;
-    off.restore();
-  }
-  ~WithoutAutocast() { before_.restore(); }
-  WithoutAutocast(const WithoutAutocast&) = delete;
-  WithoutAutocast& operator=(const WithoutAutocast&) = delete;
-
- private:
-  tracing::ThreadSwitches before_;
-};
-
 std::vector<at::Tensor> run_engine(tracing::Recording& recording, const Differentiation& task,
                                    bool with_history = false) {
   recording.lines().set_outermost(__builtin_frame_address(0));
   // With a history they are results of a call of their own, made in the state of the backward.
-  std::optional<WithoutAutocast> without_autocast;
-  if (!with_history) without_autocast.emplace();
+  // Otherwise autocast is off: a backward runs after the program has left its autocast region, as
+  // libtorch advises; what was computed in float32 there keeps its float32 formulas.
+  std::optional<libtorch::ThreadStateScope> without_autocast;
+  if (!with_history) without_autocast.emplace(libtorch::ThreadState::now().with_autocast({}));
   // The graph is kept: a retry after an error walks it again.
   std::vector<at::Tensor> gradients =
       autograd::Engine::get_default_engine().execute(task.roots, task.tangents,

@@ -72,7 +72,7 @@ bool counts_from_storage_start(const Joint& joint) {
 
 /// Makes the functions that compute gradients of calls of an entry.
 runtime::GradientFunctions::Make derive(std::shared_ptr<const Program> program, Options options,
-                                        const tracing::ThreadSwitches& switches,
+                                        const libtorch::ThreadState& thread,
                                         uint64_t fingerprint) {
   // The user hears of what his own calls do.
   options.on_event = nullptr;
@@ -84,7 +84,7 @@ runtime::GradientFunctions::Make derive(std::shared_ptr<const Program> program, 
              const runtime::EntryState& entry, size_t part, const std::vector<bool>& defined) {
     auto derived = std::make_shared<Program>(*program);
     if (!program->is_derived()) {
-      derived->switches = switches;
+      derived->thread = thread;
       derived->fingerprint = fingerprint;
     }
     joint::Derivation step{.of = entry.signature(),
@@ -219,9 +219,8 @@ Split cut(const Joint& joint, const Options& options, StageLog& log) {
 std::shared_ptr<const runtime::EntryState> compile_entry(
     const std::shared_ptr<const Program>& program, const detail::Flat& arguments,
     const Options& options, StageLog& log, CaptureCounts& counts) {
-  runtime::Guards guards(runtime::ThreadState::now(), arguments, program->tensor_names(arguments),
-                         options);
-  const tracing::ThreadSwitches switches = tracing::ThreadSwitches::now();
+  const libtorch::ThreadState thread = libtorch::ThreadState::now();
+  runtime::Guards guards(thread, arguments, program->tensor_names(arguments), options);
   Captured captured = capture(*program, arguments, options, log);
   counts = captured.counts;
   if (program->is_derived()) *program->derived_traces += counts.traces;
@@ -233,7 +232,7 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
   if (counts_from_storage_start(captured.joint)) guards.add_storage_offsets(arguments);
   runtime::Higher higher;
   if (options.higher_order && split.signature.training) {
-    higher.make = derive(program, options, switches, captured.run.fingerprint);
+    higher.make = derive(program, options, thread, captured.run.fingerprint);
     higher.gradients_come_from = come_from;
     higher.argument_count = arguments.tensors.size();
     higher.argument_constants.assign(arguments.constants.begin(), arguments.constants.end());

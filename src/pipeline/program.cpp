@@ -16,20 +16,6 @@ detail::Flat own_arguments(const Program& program, const detail::Flat& arguments
   return own;
 }
 
-/// The state of the call, for the function; the backward's, for everything after it.
-class CallersSwitches {
- public:
-  explicit CallersSwitches(const Program& program) : before_(tracing::ThreadSwitches::now()) {
-    if (program.is_derived()) program.switches.restore();
-  }
-  ~CallersSwitches() { before_.restore(); }
-  CallersSwitches(const CallersSwitches&) = delete;
-  CallersSwitches& operator=(const CallersSwitches&) = delete;
-
- private:
-  tracing::ThreadSwitches before_;
-};
-
 uint64_t fingerprint(const ir::Graph& graph, ir::NodeId after) {
   uint64_t hash = 14695981039346656037U;
   bool counts = after == ir::kNoNode;
@@ -96,7 +82,9 @@ ProgramRun run_program(const Program& program, tracing::Trace& trace) {
   }
   const ir::NodeId before = trace.recording().graph().last_node();
   {
-    const CallersSwitches switches(program);
+    // The state of the call, for the function; the backward's, for everything after it.
+    std::optional<libtorch::ThreadStateScope> state;
+    if (program.is_derived()) state.emplace(program.thread);
     if (program.is_derived()) {
       trace.run(detail::FlatFunction(
           [&](const detail::Flat& all) { return program.function(own_arguments(program, all)); }));

@@ -43,7 +43,7 @@ Boxed lower(const Split& parts, std::shared_ptr<Backend> backend) {
   }
   split.signature.lifted_count = 0;
   const size_t arity = split.signature.inputs.size();
-  runtime::Guards guards(runtime::ThreadState::now(), {}, {}, Options{});
+  runtime::Guards guards(libtorch::ThreadState::now(), {}, {}, Options{});
   auto entry = std::make_shared<const runtime::EntryState>(Joint{}, std::move(split),
                                                            std::move(backend), std::move(guards),
                                                            std::vector<detail::Constant>{});

@@ -42,17 +42,4 @@ Ambient::~Ambient() {
 
 OutsideTrace::OutsideTrace() : keys_(kTraceKeys) {}
 
-ThreadSwitches ThreadSwitches::now() {
-  return {.grad_mode = c10::GradMode::is_enabled(),
-          .inference_mode = c10::InferenceMode::is_enabled(),
-          .cpu_autocast = at::autocast::is_autocast_enabled(at::kCPU),
-          .cuda_autocast = at::autocast::is_autocast_enabled(at::kCUDA)};
-}
-
-void ThreadSwitches::restore() const {
-  c10::GradMode::set_enabled(grad_mode);
-  at::autocast::set_autocast_enabled(at::kCPU, cpu_autocast);
-  at::autocast::set_autocast_enabled(at::kCUDA, cuda_autocast);
-}
-
 }  // namespace tandem::tracing

@@ -53,15 +53,4 @@ class OutsideTrace {
   c10::impl::ExcludeDispatchKeyGuard keys_;
 };
 
-/// What a function could leave changed behind it, in this thread.
-struct ThreadSwitches {
-  bool grad_mode = false;
-  bool inference_mode = false;
-  bool cpu_autocast = false, cuda_autocast = false;
-
-  static ThreadSwitches now();
-  void restore() const;
-  friend bool operator==(const ThreadSwitches&, const ThreadSwitches&) = default;
-};
-
 }  // namespace tandem::tracing

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "libtorch/private_members.h"
+#include "libtorch/thread_state.h"
 #include "ops/memory/flat_memory.h"
 #include "ops/memory/shares_memory.h"
 #include "tracing/operand_text.h"
@@ -335,7 +336,7 @@ void Trace::lend_histories() {
 }
 
 void Trace::run(const detail::FlatFunction& function) {
-  const ThreadSwitches before = ThreadSwitches::now();
+  const libtorch::ThreadState before = libtorch::ThreadState::now();
   try {
     recording_.lines().set_outermost(__builtin_frame_address(0));
     results_ = function(stand_in_arguments_);
@@ -349,7 +350,7 @@ void Trace::run(const detail::FlatFunction& function) {
                          "\n  remedy: pass the tensor to the compiled function as an argument");
     }
   } catch (const c10::Error& error) {
-    before.restore();
+    before.apply();
     recording_.lent_histories().take_back();
     take_over_versions();
     const std::string text = error.what_without_backtrace();
@@ -373,19 +374,19 @@ void Trace::run(const detail::FlatFunction& function) {
         where(), "\n  libtorch: ", text,
         "\n  remedy:   read it outside the compiled function, or compute with tensor ops");
   } catch (...) {
-    before.restore();
+    before.apply();
     recording_.lent_histories().take_back();
     take_over_versions();
     throw;
   }
-  if (ThreadSwitches after = ThreadSwitches::now(); after != before) {
-    before.restore();
-    if (after.grad_mode != before.grad_mode) grad_mode_after_ = after.grad_mode;
-    after.grad_mode = before.grad_mode;
-    if (after != before) {
-      TANDEM_UNSUPPORTED("trace", "the function leaves autocast changed behind it",
-                         "\n  remedy: switch it back before the function ends");
-    }
+  const libtorch::ThreadState after = libtorch::ThreadState::now();
+  const bool leaves_other =
+      after.inference_mode != before.inference_mode || after.autocast() != before.autocast();
+  if (after.grad_mode != before.grad_mode) grad_mode_after_ = after.grad_mode;
+  if (leaves_other || grad_mode_after_) before.apply();
+  if (leaves_other) {
+    TANDEM_UNSUPPORTED("trace", "the function leaves autocast changed behind it",
+                       "\n  remedy: switch it back before the function ends");
   }
   for (at::Tensor& result : results_.tensors) {
     if (!result.defined() || is_traced(result)) continue;

@@ -14,10 +14,14 @@
 namespace tandem::tracing {
 namespace {
 
-class Again {
+class Redispatch {
  public:
-  Again(const ir::Graph& graph, const libtorch::AutocastState& state)
-      : graph_(graph), state_(state), tensors_(graph.value_limit()) {}
+  Redispatch(const ir::Graph& graph, const libtorch::AutocastState& state)
+      : graph_(graph),
+        state_(libtorch::ThreadState::now().with_autocast(state)),
+        tensors_(graph.value_limit()) {
+    state_.autocast_cache = false;  // traced tensors must not stay in it
+  }
 
   ir::Graph run() && {
     const RecordingScope scope(&recording_);
@@ -75,7 +79,7 @@ class Again {
           [&](ir::ValueId id) { return id == ir::kNoValue ? at::Tensor() : tensor(id); }));
     }
     {
-      const libtorch::AutocastScope autocast(state_);
+      const libtorch::ThreadStateScope autocast(state_);
       node.op().callBoxed(stack);
     }
     take_results(node, stack);
@@ -104,7 +108,7 @@ class Again {
   }
 
   const ir::Graph& graph_;
-  const libtorch::AutocastState& state_;
+  libtorch::ThreadState state_;
   std::vector<at::Tensor> tensors_;  // by value of the graph that came in
   Recording recording_;
 };
@@ -112,7 +116,7 @@ class Again {
 }  // namespace
 
 ir::Graph with_autocast(const ir::Graph& backward, const libtorch::AutocastState& state) {
-  return Again(backward, state).run();
+  return Redispatch(backward, state).run();
 }
 
 }  // namespace tandem::tracing

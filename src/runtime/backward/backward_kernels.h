@@ -1,6 +1,6 @@
 #pragma once
 
-#include "libtorch/autocast_state.h"
+#include "libtorch/thread_state.h"
 #include "partition/tangent_use.h"
 #include "tandem/backend.h"
 #include "tandem/ir/signature.h"
