@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "joint/gradients.h"
 #include "signature/read_signature.h"
-#include "tracing/traced_tensor.h"
+#include "tracing/recording/traced_tensor.h"
 #include "tracing/write_in_backward.h"
 
 #include <ATen/FunctionalTensorWrapper.h>

@@ -5,7 +5,7 @@
 #include "joint/ends.h"
 #include "joint/gradients.h"
 #include "signature/storage_of.h"
-#include "tracing/traced_tensor.h"
+#include "tracing/recording/traced_tensor.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
 #include <torch/csrc/autograd/function.h>
@@ -38,10 +38,10 @@ class PlaceMap {
     std::vector<int64_t> position(order.size());
     for (size_t i = 0; i < order.size(); ++i) position[order[i]] = static_cast<int64_t>(i);
     for (size_t i = 0; i < derivation.of.inputs.size(); ++i) {
-      const std::optional<size_t> stand_in =
-          i < derivation.lifted.size()
-              ? trace.find(derivation.lifted[i])
-              : trace.find_argument(static_cast<size_t>(derivation.of.inputs[i].role.index));
+      const std::optional<size_t> stand_in = i < derivation.lifted.size()
+                                                 ? trace.inputs().find(derivation.lifted[i])
+                                                 : trace.inputs().find_argument(static_cast<size_t>(
+                                                       derivation.of.inputs[i].role.index));
       inputs_.push_back(stand_in ? position[*stand_in] : -1);
     }
   }
@@ -154,13 +154,14 @@ std::vector<at::Tensor> record_gradients(tracing::Trace& trace, const signature:
   };
   for (size_t i = 0; i < derivation.beyond.size(); ++i) {
     const auto target = find_in(all, derivation.beyond[i].place, derivation.beyond[i].after);
-    if (target != all.end()) trace.move_edge(derivation.first_beyond() + i, (*target)->edge);
+    if (target != all.end())
+      trace.inputs().move_edge(derivation.first_beyond() + i, (*target)->edge);
   }
   for (size_t i = 0; i < derivation.roots.size(); ++i) {
     const Place place = here(derivation.of.tangents[derivation.roots[i]].place);
     const auto root = std::ranges::find(ends.roots(), place, &Root::place);
     if (root == ends.roots().end()) report_difference("a result has no gradient that had one");
-    trace.move_edge(derivation.first_root() + i, root->edge);
+    trace.inputs().move_edge(derivation.first_root() + i, root->edge);
   }
   for (size_t i = 0; i < derivation.views.size(); ++i) {
     const size_t n = derivation.first_view() + i;
@@ -170,7 +171,7 @@ std::vector<at::Tensor> record_gradients(tracing::Trace& trace, const signature:
     const size_t at = signature::calling_order(trace)[static_cast<size_t>(place.index)];
     const auto edge = torch::autograd::impl::gradient_edge(trace.stand_ins()[at].tensor);
     const bool is_base = std::ranges::find(ends.roots(), edge, &Root::edge) != ends.roots().end();
-    if (!is_base) trace.move_edge(n, edge);
+    if (!is_base) trace.inputs().move_edge(n, edge);
   }
   std::vector<at::Tensor> gradients;
   for (const ir::GradientFacts& facts : derivation.of.gradients) {

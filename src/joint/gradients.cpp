@@ -4,7 +4,8 @@
 #include "joint/arrivals.h"
 #include "libtorch/thread_state.h"
 #include "tandem/error.h"
-#include "tracing/traced_tensor.h"
+#include "tracing/inputs/inputs.h"
+#include "tracing/recording/traced_tensor.h"
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
@@ -36,7 +37,7 @@ std::vector<at::Tensor> run_engine(tracing::Recording& recording, const Differen
   for (at::Tensor& gradient : gradients) {
     // A custom backward may return memory that it made with torch::empty and filled.
     if (gradient.defined() && !tracing::is_traced(gradient))
-      gradient = recording.stand_in(gradient);
+      gradient = recording.inputs().stand_in(gradient);
   }
   return gradients;
 }

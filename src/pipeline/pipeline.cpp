@@ -13,9 +13,9 @@
 #include "runtime/backward/gradient_call.h"
 #include "runtime/backward/primals.h"
 #include "signature/read_signature.h"
-#include "tracing/ambient.h"
+#include "tracing/recording/tracing_state.h"
+#include "tracing/recording/with_autocast.h"
 #include "tracing/trace.h"
-#include "tracing/with_autocast.h"
 
 #include <torch/nn/module.h>
 
@@ -72,8 +72,7 @@ bool counts_from_storage_start(const Joint& joint) {
 
 /// Makes the functions that compute gradients of calls of an entry.
 runtime::GradientFunctions::Make derive(std::shared_ptr<const Program> program, Options options,
-                                        const libtorch::ThreadState& thread,
-                                        uint64_t fingerprint) {
+                                        const libtorch::ThreadState& thread, uint64_t fingerprint) {
   // The user hears of what his own calls do.
   options.on_event = nullptr;
   options.verify_every = 0;
@@ -142,12 +141,16 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
   std::optional<tracing::Trace> trace;
   Captured captured;
   const auto run = [&](tracing::Retrace retrace) {
-    trace.emplace(arguments, known_tensors(options), names, std::move(retrace), replacements,
-                  program.own_tensors(arguments));
+    trace.emplace(arguments,
+                  tracing::InputOptions{.known = known_tensors(options),
+                                        .names = names,
+                                        .retrace = std::move(retrace),
+                                        .own_tensors = program.own_tensors(arguments)},
+                  replacements);
     log.time("trace", [&] { captured.run = run_program(program, *trace); });
   };
   run({});
-  if (std::optional<tracing::Retrace> retrace = trace->retrace()) {
+  if (std::optional<tracing::Retrace> retrace = trace->inputs().retrace()) {
     // Stand-ins that were made apart cannot share a write any more.
     trace.reset();
     run(*std::move(retrace));

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "ops/op_table.h"
 #include "signature/read_signature.h"
-#include "tracing/draws.h"
+#include "tracing/recording/draws.h"
 
 #include <algorithm>
 

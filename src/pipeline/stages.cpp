@@ -6,7 +6,7 @@
 #include "pipeline/pipeline.h"
 #include "runtime/call/call.h"
 #include "tandem/compile.h"
-#include "tracing/with_autocast.h"
+#include "tracing/recording/with_autocast.h"
 
 namespace tandem {
 

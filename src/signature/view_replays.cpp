@@ -4,7 +4,7 @@
 #include "ops/memory/flat_memory.h"
 #include "ops/op_table.h"
 #include "signature/storage_of.h"
-#include "tracing/traced_tensor.h"
+#include "tracing/recording/traced_tensor.h"
 
 #include <ATen/FunctionalStorageImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>

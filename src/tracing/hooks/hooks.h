@@ -1,0 +1,24 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <c10/core/DispatchKeySet.h>
+
+namespace tandem::tracing {
+
+// What libtorch calls in place of its kernels while a trace runs. Each takes a call past the rows
+// of the table (interception.h) that belong to its place.
+
+/// Boxed fallback on the lifting key, above autograd: every call that the function, or autograd on
+/// its behalf, makes comes by here first.
+void lift(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+/// Boxed kernel on the functionalization key, of the ops that have rows there.
+void functionalize(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                   torch::jit::Stack* stack);
+
+/// Boxed fallback on the recording key: writes the call to the current recording and answers with
+/// traced tensors. Comes below autograd and functionalization, so what it sees is functional.
+void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+}  // namespace tandem::tracing
