@@ -67,11 +67,16 @@ std::string libtorch_error(const std::function<void()>& body) {
 
 int notes = 0;
 
+const T& factor() {
+  static const T made = torch::full({2}, 3);
+  return made;
+}
+
 /// Ops of another library: two made of other ops, one that writes.
 void register_users_ops() {
   static const auto* const library = [] {
     auto* made = new torch::Library(torch::Library::DEF, "rows", std::nullopt, __FILE__, __LINE__);
-    made->def("twice(Tensor x) -> Tensor", [](const T& x) { return x * 2; });
+    made->def("scale(Tensor x) -> Tensor", [](const T& x) { return x * factor(); });
     made->def("note(Tensor x) -> ()", [](const T&) { ++notes; });
     made->def("fill(Tensor(a!) x, float value) -> ()");
     made->impl("fill", torch::dispatch(c10::DispatchKey::CPU,
@@ -87,7 +92,7 @@ auto users_op(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
 }
 
-T twice(const T& x) { return users_op<T(const T&)>("rows::twice").call(x); }
+T scale(const T& x) { return users_op<T(const T&)>("rows::scale").call(x); }
 void note(const T& x) { users_op<void(const T&)>("rows::note").call(x); }
 void fill(const T& x, double value) {
   users_op<void(const T&, double)>("rows::fill").call(x, value);
@@ -126,7 +131,10 @@ class BelowFunctionalization {
 // ---- first sight ----
 
 void open_up_an_op_of_the_user() {
-  EXPECT_EQ(recorded(torch::ones({2}), twice), Ops{"aten.mul.Scalar"});
+  const auto trace =
+      run_trace({torch::ones({2})}, [](const Tensors& in) { return Tensors{scale(in[0])}; });
+  EXPECT_EQ(ops_in(trace->recording().graph()), Ops{"aten.mul.Tensor"});
+  EXPECT_TRUE(trace->inputs().find(factor()).has_value()) << "the body closes over it";
 }
 
 // ---- lifting ----
@@ -135,10 +143,12 @@ void renew_edges_of_views() {
   // No member of a group, since the base is not contiguous.
   const T view = (leaf({2, 3}).t() * 2).select(0, 0);
   const auto trace = run_trace({view}, [](const Tensors& in) {
-    in[0].detach().mul_(2);
+    at::_foreach_mul_({in[0].detach()}, 2);  // counts its writes when it is over
     return Tensors{in[0] + 1};
   });
-  EXPECT_EQ(trace->stand_ins()[0].renewed.size(), 1u);
+  ASSERT_EQ(trace->stand_ins()[0].renewed.size(), 1u);
+  EXPECT_TRUE(trace->results().tensors[0].grad_fn()->next_edge(0) ==
+              trace->stand_ins()[0].renewed[0]);
 }
 
 void memory_of_the_host() {
@@ -476,6 +486,13 @@ TEST(Interceptions, AnOrdinaryOpMeetsFewRows) {
   EXPECT_EQ(rows.at(Stop::Functionalization).size(), 0u);
   EXPECT_EQ(rows.at(Stop::BeforeRecording).size(), 0u);
   EXPECT_EQ(rows.at(Stop::Recording).size(), 1u);
+}
+
+// `__and__` ends like an in-place op; its result may be larger than its operand.
+TEST(Interceptions, AnOperatorWithUnderscoresIsNotInPlace) {
+  const T row = torch::ones({1, 2}, at::kBool), square = torch::ones({2, 2}, at::kBool);
+  EXPECT_EQ(recorded(row, [&](const T& x) { return x.__and__(square); }),
+            Ops{"aten.bitwise_and.Tensor"});
 }
 
 // ---- the walk ----
