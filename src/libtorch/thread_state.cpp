@@ -8,8 +8,8 @@
 #include <ATen/autocast_mode.h>
 #include <c10/core/AutogradState.h>
 #include <c10/core/DefaultDtype.h>
-#include <c10/core/GradMode.h>
 #include <c10/core/DispatchKeySet.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace tandem::libtorch {
@@ -62,11 +62,12 @@ ThreadState ThreadState::now() {
 
 std::optional<std::string> ThreadState::difference(const ThreadState& other) const {
   std::optional<std::string> text;
-  for_each_switch([&](const char* what, auto member) {
-    if (text || this->*member == other.*member) return;
-    text = base::str(what, " is ", text_of(other.*member), ", compiled with ",
-                     text_of(this->*member));
-  });
+  const auto compare = [&](const auto& one) {
+    const auto &expected = this->*one.member, &got = other.*one.member;
+    if (text || expected == got) return;
+    text = base::str(one.words, " is ", text_of(got), ", compiled with ", text_of(expected));
+  };
+  std::apply([&](const auto&... each) { (compare(each), ...); }, fields(this));
   return text;
 }
 

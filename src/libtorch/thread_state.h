@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 
 namespace tandem::libtorch {
 
@@ -26,7 +27,7 @@ struct AutocastState {
 /// What of a thread, and of the process, decides which ops a function runs and what they compute.
 /// Guards compare it, a trace checks that the function leaves it as it was, and what is traced
 /// later on behalf of an earlier call runs in the state of that call. A new switch of libtorch's is
-/// a member and a line in `for_each_switch`.
+/// a member and a line in `fields`.
 struct ThreadState {
   struct DispatchKeys {
     uint64_t included = 0, excluded = 0;
@@ -55,28 +56,43 @@ struct ThreadState {
   /// The same thread in another autocast state.
   ThreadState with_autocast(const AutocastState& state) const;
 
-  /// Calls visit(words, member) for every member, those that say most about a difference first.
-  template <class Visit>
-  static void for_each_switch(Visit&& visit) {
-    visit("grad mode", &ThreadState::grad_mode);
-    visit("dispatch state (autocast, inference mode)", &ThreadState::keys);
-    visit("inference mode", &ThreadState::inference_mode);
-    visit("deterministic mode", &ThreadState::deterministic);
-    visit("oneDNN", &ThreadState::onednn);
-    visit("default dtype", &ThreadState::default_dtype);
-    visit("CPU autocast dtype", &ThreadState::cpu_autocast_dtype);
-    visit("CUDA autocast dtype", &ThreadState::cuda_autocast_dtype);
-    visit("autocast cache", &ThreadState::autocast_cache);
-    visit("flash attention", &ThreadState::flash_attention);
-    visit("math attention", &ThreadState::math_attention);
-    visit("efficient attention", &ThreadState::efficient_attention);
-    visit("number of threads", &ThreadState::threads);
-  }
-
   /// Puts the thread into the grad mode and the autocast of this state: what a program switches by
   /// a call. (Inference mode is switched by a scope only, which puts it back itself.)
   void apply() const;
 };
+
+/// A member: its name in records (ir/text/records.h), and the words for it in texts.
+template <class Struct, class T>
+struct Switch {
+  const char* name;
+  T Struct::* member;
+  const char* words = name;
+};
+template <class Struct, class T, class... Words>
+Switch(const char*, T Struct::*, Words...) -> Switch<Struct, T>;
+
+constexpr auto fields(const ThreadState::DispatchKeys*) {
+  using F = ThreadState::DispatchKeys;
+  return std::tuple(Switch{"included", &F::included}, Switch{"excluded", &F::excluded});
+}
+
+/// All members, those that say most about a difference first.
+constexpr auto fields(const ThreadState*) {
+  using F = ThreadState;
+  return std::tuple(Switch{"grad_mode", &F::grad_mode, "grad mode"},
+                    Switch{"keys", &F::keys, "dispatch state (autocast, inference mode)"},
+                    Switch{"inference_mode", &F::inference_mode, "inference mode"},
+                    Switch{"deterministic", &F::deterministic, "deterministic mode"},
+                    Switch{"onednn", &F::onednn, "oneDNN"},
+                    Switch{"default_dtype", &F::default_dtype, "default dtype"},
+                    Switch{"cpu_autocast_dtype", &F::cpu_autocast_dtype, "CPU autocast dtype"},
+                    Switch{"cuda_autocast_dtype", &F::cuda_autocast_dtype, "CUDA autocast dtype"},
+                    Switch{"autocast_cache", &F::autocast_cache, "autocast cache"},
+                    Switch{"flash_attention", &F::flash_attention, "flash attention"},
+                    Switch{"math_attention", &F::math_attention, "math attention"},
+                    Switch{"efficient_attention", &F::efficient_attention, "efficient attention"},
+                    Switch{"threads", &F::threads, "number of threads"});
+}
 
 /// Puts the thread into another grad mode and autocast for a scope.
 class ThreadStateScope {

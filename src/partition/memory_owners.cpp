@@ -1,6 +1,7 @@
 #include "partition/memory_owners.h"
 
 #include "ops/memory/memory_roots.h"
+#include "ops/reads.h"
 
 #include <algorithm>
 #include <numeric>
@@ -27,21 +28,6 @@ bool is_dense(const ir::TensorType& type) {
   return true;
 }
 
-/// `fn` gets every value that the recorded backward reads or returns.
-template <class Fn>
-void for_each_read(const ir::Graph& joint, const Fn& fn) {
-  const auto present = [&](ir::ValueId id) {
-    if (id != ir::kNoValue) fn(id);
-  };
-  joint.for_each_node([&](const ir::Node& node) {
-    if (node.phase() != ir::Phase::Backward) return;
-    for (const ir::Operand& operand : node.operands()) operand.for_each_value(present);
-  });
-  for (const ir::Output& output : joint.outputs()) {
-    if (output.role.role == ir::Role::Grad) present(output.value);
-  }
-}
-
 }  // namespace
 
 MemoryOwners::MemoryOwners(const ir::Graph& joint, const ir::Signature& signature)
@@ -63,7 +49,7 @@ MemoryOwners::MemoryOwners(const ir::Graph& joint, const ir::Signature& signatur
                                                     facts->requires_grad && facts->is_leaf);
     read_[input] = facts != nullptr && facts->read_by_backward;
   }
-  for_each_read(joint, [&](ir::ValueId id) { read_[root(id)] = true; });
+  ops::for_each_backward_read(joint, [&](ir::ValueId id) { read_[root(id)] = true; });
   for (const ir::Output& output : joint.outputs()) {
     if (output.role.role != ir::Role::Grad && output.value != ir::kNoValue)
       visible_[root(output.value)] = true;
@@ -77,17 +63,6 @@ Keep MemoryOwners::how_to_keep(ir::ValueId value) const {
   if (is_input && lasting_[owner] && (read_[owner] || parameter_[owner])) return Keep::ForFree;
   if (read_[owner]) return is_input ? Keep::ByReference : Keep::AsItIs;
   return is_dense(*joint_.value(value).tensor_type()) ? Keep::AsCopy : Keep::NotAtAll;
-}
-
-void note_inputs_read(Joint& joint) {
-  const std::vector<ir::ValueId> roots = ops::memory_roots(joint.graph);
-  std::vector<bool> read(joint.graph.value_limit(), false);
-  for_each_read(joint.graph, [&](ir::ValueId id) {
-    read[static_cast<size_t>(roots[static_cast<size_t>(id)])] = true;
-  });
-  for (size_t i = 0; i < joint.signature.inputs.size(); ++i) {
-    joint.signature.inputs[i].read_by_backward = read[static_cast<size_t>(joint.graph.inputs()[i])];
-  }
 }
 
 }  // namespace tandem::partition

@@ -44,8 +44,4 @@ class MemoryOwners {
   std::vector<bool> parameter_;
 };
 
-/// Fills InputFacts::read_by_backward from a joint graph as it was recorded: the clean-up may let a
-/// forward value take the place of what the backward computes from an input.
-void note_inputs_read(Joint& joint);
-
 }  // namespace tandem::partition

@@ -1,6 +1,6 @@
 #include "base/error.h"
 #include "base/log.h"
-#include "ops/own/run_time_check.h"
+#include "ops/own/check_not_equal.h"
 #include "pipeline/compile_registry.h"
 #include "pipeline/environment.h"
 #include "pipeline/explain.h"
@@ -176,7 +176,8 @@ class Function final : public detail::CompiledFunction,
     return entries_;
   }
 
-  std::string miss_reason(const libtorch::ThreadState& thread, const detail::Flat& arguments) const {
+  std::string miss_reason(const libtorch::ThreadState& thread,
+                          const detail::Flat& arguments) const {
     const std::vector<EntryPtr> entries = snapshot();
     if (entries.empty()) return "first call: no entry yet";
     std::string reason;

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "libtorch/error_texts.h"
 #include "libtorch/thread_state.h"
-#include "tracing/hooks/registration.h"
+#include "tracing/hooks/hooks.h"
 #include "tracing/inputs/redirect_edges.h"
 #include "tracing/recording/operand_text.h"
 #include "tracing/recording/traced_tensor.h"

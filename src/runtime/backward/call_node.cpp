@@ -35,12 +35,14 @@ const autograd::AutogradMeta& meta_of(const at::Tensor& leaf) {
 
 /// Whether a kept list still leads to the accumulators that the leaves have now: set_data() with
 /// another dtype takes them away.
-bool leads_to_parameters(const autograd::edge_list& edges, const CallPlan& plan,
-                         std::span<const at::Tensor> inputs) {
-  if (edges.size() != plan.edges.size()) return false;
-  for (size_t i = plan.first_parameter_edge; i < edges.size(); ++i) {
-    const at::Tensor& leaf = inputs[static_cast<size_t>(plan.edges[i].input)];
-    if (!libtorch::is_same_node(meta_of(leaf).grad_accumulator_, edges[i].function)) return false;
+bool leads_to_leaves(const autograd::edge_list& edges, const CallPlan::Part& part,
+                     std::span<const at::Tensor> inputs) {
+  if (edges.size() != part.edges.size()) return false;
+  const size_t first = edges.size() - part.leaves.size();
+  for (size_t i = 0; i < part.leaves.size(); ++i) {
+    const at::Tensor& leaf = inputs[part.leaves[i]];
+    if (!libtorch::is_same_node(meta_of(leaf).grad_accumulator_, edges[first + i].function))
+      return false;
   }
   return true;
 }
@@ -53,73 +55,57 @@ autograd::Edge dead_end_of(const at::Tensor& result) {
   return autograd::Edge(std::move(node), number);
 }
 
-void CallNode::connect_inputs(std::span<const at::Tensor> inputs) {
-  const CallPlan& plan = entry_->plan();
-  const auto edge_to = [&](size_t i) {
-    return autograd::impl::gradient_edge(inputs[static_cast<size_t>(plan.edges[i].input)]);
-  };
-  const bool kept = plan.first_parameter_edge < plan.edges.size() &&
-                    entry_->edge_pool().take(next_edges_) &&
-                    leads_to_parameters(next_edges_, plan, inputs);
+void CallNode::connect(std::span<const autograd::Edge> targets,
+                       std::span<const at::Tensor> inputs) {
+  const CallPlan::Part& part = entry_->plan().parts[part_];
+  const size_t first_leaf = part.edges.size() - part.leaves.size();
+  const bool kept = !part.leaves.empty() && entry_->edge_pool().take(next_edges_) &&
+                    leads_to_leaves(next_edges_, part, inputs);
   if (!kept) {
     next_edges_.clear();
-    next_edges_.resize(plan.edges.size());
-    for (size_t i = plan.first_parameter_edge; i < plan.edges.size(); ++i) {
-      next_edges_[i] = edge_to(i);
-      next_edges_[i].function->topological_nr();  // tells the accumulator that it has a parent
+    next_edges_.resize(part.edges.size());
+    for (size_t i = 0; i < part.leaves.size(); ++i) {
+      autograd::Edge& edge = next_edges_[first_leaf + i];
+      edge = autograd::impl::gradient_edge(inputs[part.leaves[i]]);
+      edge.function->topological_nr();  // tells the accumulator that it has a parent
     }
   }
   // Accumulators count 0: they are the end of every graph.
-  if (plan.first_parameter_edge < plan.edges.size()) topological_nr_ = 1;
-  for (size_t i = 0; i < plan.first_parameter_edge; ++i) set_next_edge(i, edge_to(i));
+  if (!part.leaves.empty()) topological_nr_ = 1;
+  for (size_t i = 0; i < first_leaf; ++i) set_next_edge(i, targets[part.edges[i].target]);
 }
 
-void CallNode::keep_parameter_edges() {
-  const CallPlan& plan = entry_->plan();
-  if (plan.first_parameter_edge == plan.edges.size() || next_edges_.size() != plan.edges.size()) {
-    return;
-  }
+void CallNode::keep_leaf_edges() {
+  const CallPlan::Part& part = entry_->plan().parts[part_];
+  if (part.leaves.empty() || next_edges_.size() != part.edges.size()) return;
+  const size_t first_leaf = part.edges.size() - part.leaves.size();
   autograd::edge_list kept = std::move(next_edges_);
   next_edges_.clear();
   // The base class frees a long chain of nodes one after the other, not one inside the other: it
   // must still find the edges that lead on. Nor may the pool keep the caller's graph alive.
-  next_edges_.reserve(plan.first_parameter_edge);
-  for (size_t i = 0; i < plan.first_parameter_edge; ++i) {
-    next_edges_.push_back(std::exchange(kept[i], {}));
-  }
+  next_edges_.reserve(first_leaf);
+  for (size_t i = 0; i < first_leaf; ++i) next_edges_.push_back(std::exchange(kept[i], {}));
   entry_->edge_pool().give(std::move(kept));
 }
 
-void CallNode::connect_results(std::span<at::Tensor> results) {
-  const auto self = getptr();
-  for (const ir::TangentFacts& tangent : entry_->signature().tangents) {
-    at::Tensor& result = results[static_cast<size_t>(tangent.place.index)];
-    if (tangent.part < 0) [[unlikely]] {
-      autograd::impl::set_gradient_edge(result, dead_end_of(result));
-      continue;
-    }
-    const uint32_t number = add_input_metadata(result);
-    autograd::impl::set_gradient_edge(result, autograd::Edge(self, number));
-  }
-}
-
-void CallNode::connect_targets(std::span<const autograd::Edge> targets) {
-  autograd::edge_list edges;
-  for (const CallPlan::Part::Edge& edge : entry_->plan().parts[part_].edges)
-    edges.push_back(targets[edge.target]);
-  set_next_edges(std::move(edges));
-}
-
-void CallNode::keep_view(const at::Tensor& input) {
+void CallNode::keep_history(const at::Tensor& input) {
   const auto& history = input.grad_fn();
-  auto& view = views_.emplace_back();
-  if (history.get() != this) view.emplace(history);
+  auto& kept = kept_.emplace_back();
+  if (history.get() != this) kept.emplace(history);
 }
 
-std::vector<autograd::Edge> CallNode::views() {
-  std::vector<autograd::Edge> edges;
-  for (const auto& view : views_) edges.emplace_back(view ? view->lock() : getptr(), 0);
-  return edges;
+autograd::Edge CallNode::edge_of(const CallPlan::PassedHistory& passed) {
+  switch (passed.from) {
+    case CallPlan::PassedHistory::From::Edge:
+      return next_edge(passed.index);
+    case CallPlan::PassedHistory::From::Slot:
+      return autograd::Edge(getptr(), static_cast<uint32_t>(passed.index));
+    case CallPlan::PassedHistory::From::Kept: {
+      const auto& kept = kept_[passed.index];
+      return autograd::Edge(kept ? kept->lock() : getptr(), 0);
+    }
+  }
+  TANDEM_CHECK(false, "call", "no such history");
 }
 
 /// Whether the backward under way asks for one of these gradients, or for what lies behind it.
@@ -192,8 +178,8 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
     PeakMeter& meter = entry_->peak_meter();
     gradients = meter.wants(PeakMeter::Half::Backward)
                     ? meter.measure(PeakMeter::Half::Backward,
-                                    [&] { return backward.kernels->run(inputs); })
-                    : backward.kernels->run(inputs);
+                                    [&] { return backward.kernels.ready->run(inputs); })
+                    : backward.kernels.ready->run(inputs);
   }
   autograd::variable_list ordered(part.edges.size());
   for (size_t i = 0; i < part.edges.size(); ++i) {
@@ -207,10 +193,7 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
 autograd::variable_list CallNode::apply_with_history(const std::vector<bool>& defined,
                                                      const Backward& backward,
                                                      autograd::variable_list&& tangents) {
-  TANDEM_REQUIRE(entry_->gradients().can_make(), "call",
-                 "backward with create_graph=true needs the arguments of the call, which were not "
-                 "kept\n  remedy: leave Options::higher_order on; a graph that was lowered by "
-                 "itself has no gradients of gradients: compile the function");
+  entry_->gradients().require_function();
   const Primals primals = kept().take_primals(*entry_, defined, backward, *this);
   const CallPlan::Part& part = entry_->plan().parts[part_];
   std::vector<at::Tensor> gradients =

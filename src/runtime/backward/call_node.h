@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace tandem::runtime {
@@ -31,22 +32,19 @@ class CallNode : public torch::autograd::Node {
   /// One of several, which share what is kept.
   CallNode(std::shared_ptr<const EntryState> entry, size_t part, std::shared_ptr<KeptValues> kept)
       : entry_(std::move(entry)), part_(part), shared_(std::move(kept)) {}
-  ~CallNode() override { keep_parameter_edges(); }
+  ~CallNode() override { keep_leaf_edges(); }
   /// Where the deleter empties the edges before the destructor runs (libtorch 2.11).
-  void before_delete() { keep_parameter_edges(); }
+  void before_delete() { keep_leaf_edges(); }
 
-  /// The edges to every input that gets a gradient. A node's edges must be complete before anything
-  /// points to it.
-  void connect_inputs(std::span<const at::Tensor> inputs);
-  /// The same from a list with one edge per target of the plan.
-  void connect_targets(std::span<const torch::autograd::Edge> targets);
-  /// Makes the node the history of the results that need one.
-  void connect_results(std::span<at::Tensor> results);
-  /// The histories, now that they are made, of inputs that are views and that the node rewrites:
-  /// the input itself, or members of a group in the order of views_of(). Weakly: they lead here.
-  void keep_view(const at::Tensor& input);
-  /// Edges to them; invalid where the view has gone or got another history.
-  std::vector<torch::autograd::Edge> views();
+  /// The edges to everything that gets a gradient, complete before anything points to the node.
+  /// `targets`: those of the plan that are taken in each call.
+  void connect(std::span<const torch::autograd::Edge> targets, std::span<const at::Tensor> inputs);
+  /// Keeps the history, now that it is made, of an input that the node rewrites: its own or, of a
+  /// view, one that leads to it. Weakly for that reason.
+  void keep_history(const at::Tensor& input);
+  /// The edge of a history that the part's gradients depend on; invalid where a view has gone or
+  /// got another one.
+  torch::autograd::Edge edge_of(const CallPlan::PassedHistory& passed);
   KeptValues& kept() { return shared_ ? *shared_ : own_; }
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& tangents) override;
@@ -57,7 +55,7 @@ class CallNode : public torch::autograd::Node {
   std::string name() const override { return "TandemBackward"; }
 
  private:
-  void keep_parameter_edges();
+  void keep_leaf_edges();
   bool is_wanted(std::span<const int64_t> gradients) const;
   bool wants_all() const;
   void drop_idle(torch::autograd::variable_list& tangents) const;
@@ -70,7 +68,7 @@ class CallNode : public torch::autograd::Node {
   std::shared_ptr<KeptValues> shared_;
   /// None: this node. It must not watch itself: libtorch 2.13 destroys a node when nobody watches
   /// it any more, and what the node holds with it.
-  std::vector<std::optional<decltype(torch::autograd::AutogradMeta::grad_accumulator_)>> views_;
+  std::vector<std::optional<decltype(torch::autograd::AutogradMeta::grad_accumulator_)>> kept_;
   KeptValues own_;
 };
 

@@ -1,16 +1,15 @@
 #include "runtime/call/call.h"
 
-#include "base/error.h"
-#include "libtorch/version.h"
 #include "ops/memory/flat_memory.h"
-#include "ops/memory/view_replay.h"
-#include "runtime/backward/call_node.h"
 #include "runtime/call/borrowed_tensors.h"
-#include "runtime/call/epilogue.h"
-#include "runtime/call/write_back.h"
+#include "runtime/call/run_actions.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
+#include <torch/csrc/autograd/VariableTypeUtils.h>
+
+#include <utility>
 
 namespace tandem::runtime {
 namespace {
@@ -25,66 +24,24 @@ void gather_inputs(const EntryState& entry, const detail::Flat& arguments,
 }
 
 /// The bases of groups, which the caller owns, follow the function's inputs.
-void gather_groups(const EntryState& entry, std::span<const at::Tensor> inputs,
-                   std::vector<at::Tensor>& bases) {
-  for (const ir::GroupFacts& group : entry.signature().groups) {
+std::vector<at::Tensor> bases_of_groups(const ir::Signature& signature,
+                                        std::span<const at::Tensor> inputs) {
+  std::vector<at::Tensor> bases;
+  for (const ir::GroupFacts& group : signature.groups) {
     std::vector<at::Tensor> members;
     for (int64_t member : group.members) members.push_back(inputs[static_cast<size_t>(member)]);
     bases.push_back(group.is_root ? ops::root_of(members[0]) : ops::flat_memory(members));
   }
+  return bases;
 }
 
-at::Tensor source_of(const ir::ViewReplay& replay, std::span<const at::Tensor> inputs) {
-  const at::Tensor& input = inputs[static_cast<size_t>(replay.source.index)];
-  return replay.detached ? input.variable_data() : input;
-}
-
-void rebuild_aliases(const EntryState& entry, std::span<const at::Tensor> inputs,
-                     std::span<at::Tensor> results) {
-  const ir::Signature& signature = entry.signature();
-  for (const ir::ViewReplay& replay : signature.replays) {
-    // A view made without grad is a leaf, even if it says that it requires grad: its base does.
-    std::vector<bool> grad_modes;
-    for (const ir::Output& output : replay.graph.outputs()) {
-      grad_modes.push_back(!signature.outputs[static_cast<size_t>(output.role.index)].is_leaf);
-    }
-    std::vector<at::Tensor> views =
-        ops::replay_views(replay, source_of(replay, inputs), grad_modes);
-    for (size_t i = 0; i < views.size(); ++i) {
-      results[static_cast<size_t>(replay.graph.outputs()[i].role.index)] = std::move(views[i]);
-    }
+/// Raises eager's own errors for inputs that the call is going to rewrite and that must not be
+/// written in place: results of split, views of leaves, views made without grad. Before any effect.
+void check_writable(const CallPlan& plan, std::span<const at::Tensor> inputs) {
+  for (size_t i : plan.checked) {
+    at::AutoGradMode grad_mode(true);
+    torch::autograd::check_inplace(inputs[i], /*requires_grad=*/true);
   }
-}
-
-/// Results that are a tensor which exists already.
-void place_same_tensors(const ir::Signature& signature, std::span<const at::Tensor> inputs,
-                        std::span<at::Tensor> results) {
-  for (size_t i = 0; i < signature.outputs.size(); ++i) {
-    const ir::OutputFacts& facts = signature.outputs[i];
-    if (facts.kind == ir::OutputKind::IsInput)
-      results[i] = inputs[static_cast<size_t>(facts.source)];
-    if (facts.kind == ir::OutputKind::SameAsOutput)
-      results[i] = results[static_cast<size_t>(facts.source)];
-  }
-}
-
-/// The end of a call that has no more to it than fresh results and views of inputs.
-void finish_plainly(const std::shared_ptr<const EntryState>& entry,
-                    std::span<const at::Tensor> inputs, std::span<at::Tensor> outputs,
-                    std::span<at::Tensor> results, std::optional<Snapshot> snapshot) {
-  if (entry->plan().writes) write_back(entry->plan(), inputs, outputs);
-  for (const FreshResult& fresh : entry->plan().fresh) {
-    results[static_cast<size_t>(fresh.output)] =
-        std::move(outputs[static_cast<size_t>(fresh.position)]);
-  }
-  if (entry->signature().training) {
-    auto node = libtorch::make_node<CallNode>(entry);
-    node->connect_inputs(inputs);
-    node->connect_results(results);
-    if (snapshot) node->kept().keep(*std::move(snapshot));
-    node->kept().save(*entry, inputs, outputs, results);
-  }
-  rebuild_aliases(*entry, inputs, results);
 }
 
 detail::Flat run(const std::shared_ptr<const EntryState>& entry, const detail::Flat& arguments,
@@ -93,12 +50,9 @@ detail::Flat run(const std::shared_ptr<const EntryState>& entry, const detail::F
   const CallPlan& plan = entry->plan();
   BorrowedTensors borrowed(signature.inputs.size() + signature.groups.size());
   gather_inputs(*entry, arguments, borrowed);
-  std::vector<at::Tensor> groups;
-  if (!plan.is_plain) {
-    check_rewrites(*entry, borrowed.tensors());
-    gather_groups(*entry, borrowed.tensors(), groups);
-    borrowed.push(groups);
-  }
+  check_writable(plan, borrowed.tensors());
+  const std::vector<at::Tensor> groups = bases_of_groups(signature, borrowed.tensors());
+  borrowed.push(groups);
   const std::span<at::Tensor> inputs = borrowed.tensors();
   std::optional<Snapshot> snapshot;
   if (entry->takes_snapshot()) [[unlikely]]
@@ -115,21 +69,15 @@ detail::Flat run(const std::shared_ptr<const EntryState>& entry, const detail::F
     } else {
       outputs = entry->forward().run(inputs);
     }
-    if (plan.needs_protection) protect(plan, outputs);
   }
   detail::Flat results;
   results.tensors.resize(signature.outputs.size());
   results.constants.assign(entry->result_constants().begin(), entry->result_constants().end());
-  const std::span<at::Tensor> tensors(results.tensors.data(), results.tensors.size());
-  if (plan.is_plain) [[likely]] {
-    finish_plainly(entry, inputs, outputs, tensors, std::move(snapshot));
-  } else {
-    Epilogue(entry, inputs, outputs, tensors, std::move(snapshot)).run();
-  }
-  place_same_tensors(signature, inputs, tensors);
-  // Last: what is left to do for the call does not depend on it, the caller does.
-  if (!plan.is_plain && signature.grad_mode_after)
-    c10::GradMode::set_enabled(*signature.grad_mode_after);
+  run_actions(entry,
+              {.inputs = inputs,
+               .outputs = outputs,
+               .results = {results.tensors.data(), results.tensors.size()}},
+              std::move(snapshot));
   return results;
 }
 

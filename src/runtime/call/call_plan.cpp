@@ -2,10 +2,13 @@
 
 #include "base/error.h"
 #include "ops/memory/memory_roots.h"
+#include "runtime/backward/passed_histories.h"
+#include "runtime/call/list_actions.h"
 
 #include <ATen/ExpandUtils.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <unordered_map>
 
@@ -51,13 +54,13 @@ class Planner {
       const auto position = static_cast<int64_t>(i);
       switch (output.role.role) {
         case ir::Role::Mutated:
-          add_write_back(output, position);
+          protect(needs_copy_to_write(output), position);
           break;
         case ir::Role::Output:
-          plan_.fresh.push_back(fresh_result(output, position, output.role.index));
+          protect(needs_copy_to_return(output, output.role.index), position);
           break;
         case ir::Role::Base:
-          plan_.bases.push_back(fresh_result(output, position, kFirstBase + output.role.index));
+          protect(needs_copy_to_return(output, kFirstBase + output.role.index), position);
           break;
         case ir::Role::Saved:
           plan_.first_saved = std::min(plan_.first_saved, position);
@@ -67,34 +70,30 @@ class Planner {
           TANDEM_CHECK(false, "lower", "unexpected forward output ", ir::to_string(output.role));
       }
     }
-    add_parts();
-    plan_.is_plain = is_plain() && (!split_.signature.training || plan_.has_plain_edges);
-    if (plan_.is_plain) {
-      add_version_bumps();
-    } else {
-      add_changes();
+    for (size_t i = 0; i < plan_.saved.size(); ++i) {
+      const SavedSlot& slot = plan_.saved[i];
+      const int64_t position = plan_.first_saved + static_cast<int64_t>(i);
+      protect(slot.copy, position);
+      if (slot.shallow && slot.written < 0)
+        plan_.actions.push_back({.what = Action::Do::HoldOutput, .number = position});
     }
+    for (size_t i = 0; i < split_.signature.inputs.size(); ++i) {
+      // The trace has asked for members of a group, whose stand-ins are the same kind of views.
+      const ir::InputFacts& input = split_.signature.inputs[i];
+      if (input.duplicate_of < 0 && input.history_changed && !split_.signature.is_view_of_group(i))
+        plan_.checked.push_back(i);
+    }
+    add_parts();
     for (const ir::TangentFacts& tangent : split_.signature.tangents) {
       plan_.tangent_strides.push_back(tangent_strides(*tangent.type));
     }
-    note_what_to_skip();
+    list_actions(split_, plan_);
     return std::move(plan_);
   }
 
  private:
-  /// Most calls copy and write nothing: they shall not look for it.
-  void note_what_to_skip() {
-    const auto copies = [](const auto& one) { return one.copy; };
-    const auto protects = [](const SavedSlot& slot) {
-      return slot.copy || (slot.shallow && slot.written < 0);
-    };
-    const auto is_handle = [](const SavedSlot& slot) { return slot.written >= 0; };
-    plan_.needs_protection = std::ranges::any_of(plan_.write_backs, copies) ||
-                             std::ranges::any_of(plan_.fresh, copies) ||
-                             std::ranges::any_of(plan_.bases, copies) ||
-                             std::ranges::any_of(plan_.saved, protects);
-    plan_.writes = !plan_.write_backs.empty() || !plan_.version_bumps.empty() ||
-                   std::ranges::any_of(plan_.saved, is_handle);
+  void protect(bool needs_copy, int64_t position) {
+    if (needs_copy) plan_.actions.push_back({.what = Action::Do::CopyOutput, .number = position});
   }
 
   ir::ValueId root(ir::ValueId value) const { return roots_[static_cast<size_t>(value)]; }
@@ -115,24 +114,23 @@ class Planner {
     if (!forward_.value(root(data)).is_input()) written_root_.try_emplace(root(data), input);
   }
 
-  void add_write_back(const ir::Output& output, int64_t position) {
+  bool needs_copy_to_write(const ir::Output& output) {
+    // set_() hands the memory itself to the input.
+    if (facts(output.role.index).storage == ir::StorageChange::Replaced)
+      return needs_copy_to_return(output, kNobody);
     // Its own memory is a no-op copy; another written input's would be gone when its turn comes.
     const bool own =
         root(output.value) == forward_.inputs()[static_cast<size_t>(output.role.index)];
-    bool copy = is_written(output.value) && !own;
-    // set_() hands the memory itself to the input.
-    if (facts(output.role.index).storage == ir::StorageChange::Replaced)
-      copy = fresh_result(output, position, kNobody).copy;
-    plan_.write_backs.push_back({output.role.index, position, copy});
+    return is_written(output.value) && !own;
   }
 
-  FreshResult fresh_result(const ir::Output& output, int64_t position, int64_t owner) {
+  bool needs_copy_to_return(const ir::Output& output, int64_t owner) {
     const ir::ValueId memory = root(output.value);
     const ir::Value& maker = forward_.value(memory);
     const bool foreign =
         maker.is_input() || forward_.node(maker.producer()).kind() == ir::NodeKind::Constant;
     const bool taken = !fresh_of_root_.try_emplace(memory, owner).second;
-    return {output.role.index, position, foreign || taken};
+    return foreign || taken;
   }
 
   void add_saved(const ir::Output& output) {
@@ -173,45 +171,12 @@ class Planner {
     return !changes_geometry(input) && *facts(input).type == *forward_.value(value).tensor_type();
   }
 
-  void add_version_bumps() {
-    for (size_t i = 0; i < split_.signature.inputs.size(); ++i) {
-      const ir::InputFacts& facts = split_.signature.inputs[i];
-      if (facts.duplicate_of >= 0 || facts.counter_of >= 0 || facts.version_delta == 0) continue;
-      plan_.version_bumps.push_back({static_cast<int64_t>(i), facts.version_delta});
-    }
-  }
-
-  /// A view's history is made anew when its version moves: the edge that it came with is not the
-  /// one that it leaves with.
-  static bool may_renew(const ir::InputFacts& input) {
-    return input.requires_grad && !input.is_leaf && input.version_delta != 0;
-  }
-
-  /// Whether the call path may leave out everything that concerns rewritten and aliased memory.
-  bool is_plain() const {
-    const ir::Signature& signature = split_.signature;
-    const auto plain_input = [&](const ir::InputFacts& input) {
-      return !input.history_changed && !input.metadata_changed &&
-             input.storage == ir::StorageChange::None &&
-             input.requires_grad == input.requires_grad_after &&
-             !(signature.training && may_renew(input));
-    };
-    const auto plain_output = [](const ir::OutputFacts& output) {
-      return !output.made_leaf && !output.own_history &&
-             output.kind != ir::OutputKind::AliasOfOutput;
-    };
-    return signature.groups.empty() && signature.bases.empty() && !signature.grad_mode_after &&
-           std::ranges::all_of(signature.inputs, plain_input) &&
-           std::ranges::all_of(signature.outputs, plain_output);
-  }
-
-  size_t target_of(const ir::GradientFacts& gradient) {
-    for (size_t i = 0; i < plan_.targets.size(); ++i) {
-      if (plan_.targets[i].place == gradient.place && plan_.targets[i].after == gradient.after)
-        return i;
-    }
-    plan_.targets.push_back({gradient.place, gradient.after});
-    return plan_.targets.size() - 1;
+  size_t target_of(ir::History history) {
+    if (!split_.signature.is_new_last(history)) history.number = 0;
+    const auto known = std::ranges::find(plan_.targets, history);
+    const auto index = static_cast<size_t>(known - plan_.targets.begin());
+    if (known == plan_.targets.end()) plan_.targets.push_back(history);
+    return index;
   }
 
   void add_parts() {
@@ -231,94 +196,49 @@ class Planner {
       const ir::GradientFacts& gradient = signature.gradients[i];
       if (!raises && split_.backward.outputs()[i].value == ir::kNoValue) continue;
       plan_.parts[static_cast<size_t>(gradient.part)].edges.push_back(
-          {target_of(gradient), static_cast<int64_t>(i)});
+          {target_of(gradient.of), static_cast<int64_t>(i)});
     }
-    // Edges that are taken when the inputs have changed are those that the inputs came with only if
-    // autograd has seen nothing.
-    const auto keeps_edge = [](const ir::InputFacts& input) {
-      return !input.history_changed && input.requires_grad == input.requires_grad_after &&
-             !may_renew(input);
-    };
-    plan_.has_plain_edges = plan_.parts.size() == 1 &&
-                            std::ranges::all_of(signature.inputs, keeps_edge) &&
-                            std::ranges::all_of(plan_.targets, [](const auto& target) {
-                              return target.place.of == ir::Place::Of::Input && !target.after;
-                            });
-    if (plan_.has_plain_edges) add_plain_edges();
+    put_leaves_last();
+    put_taken_targets_first();
+    for (CallPlan::Part& part : plan_.parts) part.passed = passed_histories(signature, part);
   }
 
-  void add_plain_edges() {
-    std::vector<CallPlan::Part::Edge>& edges = plan_.parts[0].edges;
-    const auto input_of = [&](const CallPlan::Part::Edge& edge) {
-      return plan_.targets[edge.target].place.index;
-    };
-    const auto parameters =
-        std::stable_partition(edges.begin(), edges.end(), [&](const CallPlan::Part::Edge& edge) {
-          return input_of(edge) >= split_.signature.lifted_count || !facts(input_of(edge)).is_leaf;
-        });
-    plan_.first_parameter_edge = static_cast<size_t>(parameters - edges.begin());
-    for (const CallPlan::Part::Edge& edge : edges) plan_.edges.push_back({input_of(edge)});
+  /// A closed-over leaf that the call leaves alone as autograd sees it: its accumulator is the end
+  /// of the way in every call.
+  bool leads_to_leaf(const CallPlan::Part::Edge& edge) const {
+    const ir::History& target = plan_.targets[edge.target];
+    if (target.number > 0 || !target.tensor.is_input()) return false;
+    const ir::InputFacts& input = facts(target.tensor.index);
+    return target.tensor.index < split_.signature.lifted_count && input.is_leaf &&
+           !input.history_changed && input.requires_grad == input.requires_grad_after;
   }
 
-  /// Everything that happens to inputs and groups when the kernels are done.
-  void add_changes() {
-    const ir::Signature& signature = split_.signature;
-    std::vector<CallPlan::Change> changes;
-    for (size_t i = 0; i < signature.groups.size(); ++i)
-      changes.push_back({{ir::Place::Of::Group, static_cast<int64_t>(i)}});
-    for (size_t i = 0; i < signature.inputs.size(); ++i) {
-      const ir::InputFacts& input = signature.inputs[i];
-      if (input.duplicate_of >= 0) continue;
-      CallPlan::Change change{{ir::Place::Of::Input, static_cast<int64_t>(i)}};
-      for (size_t k = 0; k < plan_.write_backs.size(); ++k) {
-        if (plan_.write_backs[k].input == change.place.index)
-          change.write = static_cast<int64_t>(k);
-      }
-      if (input.counter_of < 0 && input.group < 0) change.delta = input.version_delta;
-      if (change.write >= 0 || change.delta != 0 || input.history_changed ||
-          input.metadata_changed || input.storage != ir::StorageChange::None ||
-          input.requires_grad != input.requires_grad_after) {
-        changes.push_back(change);
-      }
-    }
-    for (CallPlan::Change& change : changes) {
-      for (const ir::TangentFacts& tangent : signature.tangents) {
-        if (tangent.part > 0 && tangent.place == change.place) change.part = tangent.part;
-      }
-    }
-    // A storage that is given to another input comes before its memory is given back.
-    std::ranges::stable_partition(changes, [&](const CallPlan::Change& change) {
-      return change.place.of != ir::Place::Of::Input ||
-             facts(change.place.index).storage != ir::StorageChange::Resized;
-    });
-    order(std::move(changes));
+  void put_leaves_last() {
+    CallPlan::Part& part = plan_.parts[0];
+    const auto leaves = std::ranges::stable_partition(
+        part.edges, [&](const CallPlan::Part::Edge& edge) { return !leads_to_leaf(edge); });
+    for (const CallPlan::Part::Edge& edge : leaves)
+      part.leaves.push_back(static_cast<size_t>(plan_.targets[edge.target].tensor.index));
   }
 
-  /// A node's edges must be complete before anything points to it, so a change comes after those
-  /// whose outcome its node leads to. Histories have no cycles: one is always ready.
-  void order(std::vector<CallPlan::Change> changes) {
-    const auto waits_for = [&](const CallPlan::Change& change, const ir::Place& other) {
-      if (change.part < 0) return false;
-      for (const auto& edge : plan_.parts[static_cast<size_t>(change.part)].edges) {
-        const CallPlan::Target& target = plan_.targets[edge.target];
-        if (!target.after) continue;
-        if (target.place == other) return true;
-        if (other.of == ir::Place::Of::Group && target.place.of == ir::Place::Of::Input &&
-            facts(target.place.index).group == other.index) {
-          return true;
-        }
-      }
-      return false;
-    };
-    while (!changes.empty()) {
-      const auto ready = std::ranges::find_if(changes, [&](const CallPlan::Change& change) {
-        return std::ranges::none_of(changes, [&](const CallPlan::Change& other) {
-          return &other != &change && waits_for(change, other.place);
-        });
-      });
-      TANDEM_CHECK(ready != changes.end(), "lower", "rewritten inputs wait for each other");
-      plan_.changes.push_back(*ready);
-      changes.erase(ready);
+  void put_taken_targets_first() {
+    std::vector<bool> taken(plan_.targets.size(), false);
+    for (const CallPlan::Part& part : plan_.parts) {
+      for (size_t i = 0; i + part.leaves.size() < part.edges.size(); ++i)
+        taken[part.edges[i].target] = true;
+    }
+    std::vector<size_t> order(plan_.targets.size()), position_of(plan_.targets.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::stable_partition(order, [&](size_t target) { return taken[target]; });
+    std::vector<ir::History> targets;
+    for (size_t target : order) {
+      position_of[target] = targets.size();
+      targets.push_back(plan_.targets[target]);
+    }
+    plan_.targets = std::move(targets);
+    plan_.taken_targets = static_cast<size_t>(std::ranges::count(taken, true));
+    for (CallPlan::Part& part : plan_.parts) {
+      for (CallPlan::Part::Edge& edge : part.edges) edge.target = position_of[edge.target];
     }
   }
 

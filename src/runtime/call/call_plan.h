@@ -1,7 +1,9 @@
 #pragma once
 
+#include "runtime/call/action.h"
 #include "tandem/stages.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -24,43 +26,41 @@ struct SavedSlot {
   bool is_watched() const { return output >= 0 || base >= 0 || shallow || watched >= 0; }
 };
 
-/// One fresh result, or hidden base, of the forward.
-struct FreshResult {
-  int64_t output = 0;    // position among the function's results, or among the bases
-  int64_t position = 0;  // position among the forward graph's outputs
-  bool copy = false;  // its memory belongs to somebody else: an input, a constant, another result
-};
-
-/// One input that the call writes.
-struct WriteBack {
-  int64_t input = 0;
-  int64_t position = 0;  // of the new data among the forward graph's outputs
-  bool copy = false;     // the new data lies in memory that another write-back overwrites
-};
-
-/// One input whose version counter the call moves.
-struct VersionBump {
-  int64_t input = 0;
-  int64_t count = 0;
-};
-
 /// What a call does around the kernels, worked out once from signature and forward graph.
 struct CallPlan {
+  /// Before the kernels: inputs of which eager is asked whether they may be written in place.
+  std::vector<size_t> checked;
+  /// After the kernels, in this order. Most calls have a list of a few.
+  std::vector<Action> actions;
+
   std::vector<SavedSlot> saved;
-  int64_t first_saved = 0;  // position among the forward graph's outputs
-  std::vector<FreshResult> fresh;
-  std::vector<FreshResult> bases;  // those that no result is
-  std::vector<WriteBack> write_backs;
-  std::vector<VersionBump> version_bumps;
+  int64_t first_saved = 0;                            // position among the forward graph's outputs
   std::vector<std::vector<int64_t>> tangent_strides;  // those that the backward was recorded for
 
-  /// Where a gradient goes: an input or group as it came or as the call leaves it, or a result that
-  /// was made a leaf.
-  struct Target {
-    ir::Place place;
-    bool after = false;
+  /// Results that one ViewReplay of the signature makes at one time of the call.
+  struct Replay {
+    size_t replay = 0;
+    std::vector<bool> grad_modes;  // one per output of its graph
+    std::vector<size_t> made;      // outputs of its graph that are wanted now
   };
-  std::vector<Target> targets;
+  std::vector<Replay> replays;
+
+  /// Where gradients go: histories that the outside can name, with which the call finds a tensor
+  /// (number 0) or leaves it. Gradients of those in between go where the first one leads.
+  std::vector<ir::History> targets;
+  size_t taken_targets = 0;  // the first ones: their edges are taken in each call
+
+  /// A history that is passed to the function of a part's gradients, and where its edge is.
+  struct PassedHistory {
+    enum class From : uint8_t {
+      Edge,  // one of the node's edges
+      Slot,  // a slot of the node itself
+      Kept,  // what the node keeps of inputs that it has rewritten, see CallNode::keep_history
+    };
+    ir::History of;
+    From from = From::Edge;
+    size_t index = 0;
+  };
 
   /// One autograd node: of the results (0), or of one rewritten input or group.
   struct Part {
@@ -70,32 +70,12 @@ struct CallPlan {
     };
     std::vector<size_t> tangents;  // in the order of the node's slots
     std::vector<Edge> edges;
+    /// Inputs that the last edges lead to: closed-over leaves, whose edges are the same in every
+    /// call.
+    std::vector<size_t> leaves;
+    std::vector<PassedHistory> passed;
   };
   std::vector<Part> parts;
-
-  /// The edges of the only node of a call that gives gradients to inputs and nothing else.
-  /// Arguments and closed-over tensors with a history first, closed-over leaves last: the edges of
-  /// the latter are the same in every call.
-  struct GradientEdge {
-    int64_t input = 0;
-  };
-  std::vector<GradientEdge> edges;
-  size_t first_parameter_edge = 0;
-  bool has_plain_edges = false;
-
-  /// Inputs and groups that the call changes in a way which autograd or their metadata shows, in an
-  /// order in which each finds the edges that its node needs.
-  struct Change {
-    ir::Place place;
-    int64_t part = -1;   // of its node, if it is rewritten
-    int64_t write = -1;  // its place in write_backs
-    int64_t delta = 0;   // what its version counter moves by
-  };
-  std::vector<Change> changes;
-  bool needs_protection = false;  // protect() has something to do
-  bool writes = false;            // so has write_back()
-  /// Nothing happens but kernels, write-backs below autograd, fresh results and aliases of inputs.
-  bool is_plain = true;
 };
 
 CallPlan make_call_plan(const Split& split);

@@ -19,9 +19,13 @@ namespace tandem::runtime {
 class AliasGuard {
  public:
   AliasGuard() = default;
-  /// `inputs` are those of the trace, in the order of the signature; so are `names`.
-  AliasGuard(const ir::Signature& signature, std::span<const at::Tensor* const> inputs,
-             std::vector<std::string> names);
+  /// `groups` are those of the trace. `inputs` need only begin with the lifted tensors; they are in
+  /// the order of the signature, as are `names`.
+  AliasGuard(const ir::Signature& signature, const std::vector<GroupRow>& groups,
+             std::span<const at::Tensor* const> inputs, std::vector<std::string> names);
+  /// How the groups of a signature lie in the inputs of the trace.
+  static std::vector<GroupRow> rows_of(const ir::Signature& signature,
+                                       std::span<const at::Tensor* const> inputs);
 
   bool watches() const { return !written_.empty() || !moved_.empty(); }
   /// Nothing, or what is different now. `inputs` as in the constructor.
@@ -29,13 +33,8 @@ class AliasGuard {
   std::vector<std::string> texts() const;
 
  private:
-  struct Member {
-    size_t input = 0;
-    int64_t offset = 0;
-    int64_t creation = 0;  // how the view was made: eager judges writes to it by that
-  };
   struct Group {
-    std::vector<Member> members;
+    std::vector<GroupRow::Member> members;
     bool is_root = false;
     int64_t offset = 0;  // of the base
     std::optional<TensorGuard> base{};
@@ -46,12 +45,19 @@ class AliasGuard {
   std::optional<std::string> group_mismatch(const Group& group,
                                             std::span<const at::Tensor* const> inputs) const;
   std::optional<std::string> counter_mismatch(std::span<const at::Tensor* const> inputs) const;
+  std::optional<std::string> view_mismatch(std::span<const at::Tensor* const> inputs) const;
 
   bool training_ = false;
   size_t lifted_count_ = 0;
   std::vector<std::string> names_;
   std::vector<size_t> written_;           // inputs whose data the call writes
   std::vector<size_t> moved_;             // inputs whose version counter it moves
+  /// Those of them that have a history: a view gets another one then.
+  struct WithHistory {
+    size_t input = 0;
+    bool is_view = false;
+  };
+  std::vector<WithHistory> with_history_;
   std::vector<int64_t> group_of_input_;   // or -1
   std::vector<size_t> counter_of_input_;  // the first input with the same version counter
   std::vector<Group> groups_;

@@ -3,6 +3,7 @@
 #include "libtorch/error_texts.h"
 #include "ops/op_row.h"
 #include "ops/op_table.h"
+#include "ops/own/bernoulli_like.h"
 #include "tracing/hooks/determinant.h"
 #include "tracing/hooks/equality.h"
 #include "tracing/hooks/interception.h"
@@ -10,7 +11,6 @@
 #include "tracing/hooks/users_op.h"
 #include "tracing/hooks/write_checks.h"
 #include "tracing/inputs/inputs.h"
-#include "tracing/recording/draws.h"
 #include "tracing/recording/operand_text.h"
 #include "tracing/recording/recorder.h"
 #include "tracing/recording/recording.h"
@@ -48,8 +48,8 @@ bool is_mutable(const c10::OperatorHandle& op) { return op.schema().is_mutable()
 
 bool is_forward(const BoxedCall& call) { return call.recording->phase() == ir::Phase::Forward; }
 
-std::any renew_edges(BoxedCall& call) {
-  if (is_forward(call)) call.recording->inputs().renew_edges();
+std::any renew_histories(BoxedCall& call) {
+  if (is_forward(call)) call.recording->inputs().renew_histories();
   return {};
 }
 
@@ -300,7 +300,8 @@ bool keep_zeros(BoxedCall& call) {
 }
 
 bool draw_in_place(BoxedCall& call) {
-  record_call(call, bernoulli_to_record(call.op, call.operand(0).toTensor()));
+  if (call.operand(0).toTensor().is_contiguous()) return false;
+  record_call(call, ops::kBernoulliLike.handle());
   return true;
 }
 
@@ -312,11 +313,11 @@ constexpr Interception kRows[] = {
      .instead = open_up,
      .why = "The body is the user's code: each op in it is lifted by itself."},
 
-    {.name = "renew edges of views",
+    {.name = "renew histories of views",
      .stop = Stop::Lifting,
      .ops = "every op",
      .fits = is_any,
-     .before = renew_edges,
+     .before = renew_histories,
      .why = "Outside, a view of what was written has a new grad_fn when it is used again."},
     {.name = "memory of the host",
      .stop = Stop::Lifting,
@@ -390,7 +391,7 @@ constexpr Interception kRows[] = {
      .ops = "ops that write arguments",
      .fits = is_mutable,
      .after = note_write,
-     .why = "Views get new edges, and real tensors the history of their stand-ins, which a custom "
+     .why = "Views get new histories, and real tensors those of their stand-ins, which a custom "
             "function asks."},
     {.name = "keep strides",
      .stop = Stop::Lifting,

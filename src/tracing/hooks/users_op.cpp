@@ -4,7 +4,7 @@
 #include "ir/functional_form.h"
 #include "ir/text/op_names.h"
 #include "ops/op_table.h"
-#include "tracing/hooks/registration.h"
+#include "tracing/hooks/hooks.h"
 #include "tracing/recording/operand_text.h"
 #include "tracing/recording/recording.h"
 #include "tracing/recording/tensors_of.h"

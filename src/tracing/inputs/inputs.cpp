@@ -158,7 +158,7 @@ void Inputs::borrow_counter(StandIn& stand_in) {
   if (!real.version_counter().enabled() || stand_in.tensor.is_inference()) return;
   borrowed_.push_back({real.version_counter(), version_of(stand_in.real)});
   stand_in.tensor.unsafeGetTensorImpl()->set_version_counter(real.version_counter());
-  stand_in.version = stand_in.edge_version = version_of(stand_in.tensor);
+  stand_in.version = stand_in.history_version = version_of(stand_in.tensor);
 }
 
 /// Views and detached copies have one version counter together: a write to one counts for all.
@@ -178,7 +178,7 @@ void Inputs::share_counter(StandIn& stand_in) {
       if (view != nullptr && view->has_bw_view())
         view->set_attr_version(version_of(earlier.tensor));
     }
-    stand_in.version = stand_in.edge_version = version_of(stand_in.tensor);
+    stand_in.version = stand_in.history_version = version_of(stand_in.tensor);
     return;
   }
 }
@@ -236,12 +236,12 @@ bool Inputs::compare(ir::ValueId a, ir::ValueId b) {
   return facts.equal;
 }
 
-void Inputs::renew_edges() {
-  for (size_t i : renewing_) renew_edge(stand_ins_[i]);
+void Inputs::renew_histories() {
+  for (size_t i : renewing_) renew_history(stand_ins_[i]);
 }
 
 void Inputs::note_write() {
-  renew_edges();
+  renew_histories();
   if (c10::GradMode::is_enabled()) {
     for (size_t i : without_history_) {
       if (i >= argument_count_) histories_.mirror(stand_ins_[i].real, stand_ins_[i].tensor);
@@ -252,7 +252,7 @@ void Inputs::note_write() {
 
 bool Inputs::leave() {
   take_over_versions();
-  renew_edges();
+  renew_histories();
   return histories_.take_back();
 }
 
@@ -279,10 +279,10 @@ const StandIn* Inputs::written_on_memory_of(const at::Tensor& tensor) const {
   return nullptr;
 }
 
-void Inputs::move_edge(size_t n, torch::autograd::Edge edge) {
+void Inputs::pass_for_history(size_t n, torch::autograd::Edge history) {
   StandIn& stand_in = stand_ins_[*find_argument(n)];
-  stand_in.edge = std::move(edge);
-  stand_in.is_place = true;
+  stand_in.histories = {std::move(history)};
+  stand_in.history_only = true;
   stand_in.renews = false;
 }
 

@@ -76,8 +76,8 @@ class Inputs {
   const at::Tensor* real_of(const at::Tensor& stand_in) const;
   /// Whether two inputs of the graph hold equal data; remembered, for a guard.
   bool compare(ir::ValueId a, ir::ValueId b);
-  /// Views whose version has moved since the last op get an edge of their own.
-  void renew_edges();
+  /// Views whose version has moved since the last op get another history.
+  void renew_histories();
   /// After an op of the function that has written.
   void note_write();
   HostMemory& host_memory() { return host_memory_; }
@@ -90,9 +90,9 @@ class Inputs {
   bool leave();
   /// An input on the same memory that the function has written; null if there is none.
   const StandIn* written_on_memory_of(const at::Tensor& tensor) const;
-  /// The n-th tensor of the arguments is nowhere read, but stands for a place inside the function's
-  /// autograd graph: its gradient is the one that arrives there, and goes no further.
-  void move_edge(size_t n, torch::autograd::Edge edge);
+  /// The n-th tensor of the arguments is nowhere read, but has a history inside the function: its
+  /// gradient is the one that arrives there, and goes no further.
+  void pass_for_history(size_t n, torch::autograd::Edge history);
 
   /// Arguments in order (undefined ones left out), then lifted tensors in order of first sight.
   const std::deque<StandIn>& stand_ins() const { return stand_ins_; }
@@ -135,7 +135,7 @@ class Inputs {
     uint32_t version = 0;          // to give back
   };
   std::vector<Borrowed> borrowed_;       // version counters of closed-over tensors
-  std::vector<size_t> renewing_;         // stand-ins whose edges are made anew
+  std::vector<size_t> renewing_;         // stand-ins whose histories are made anew
   std::vector<size_t> without_history_;  // stand-ins that required no grad when they were met
   std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> on_storage_;  // duplicates not
   std::unordered_map<const c10::TensorImpl*, size_t> position_;                  // by real tensor

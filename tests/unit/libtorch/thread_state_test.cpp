@@ -23,13 +23,15 @@ TEST(ThreadState, EveryMemberCountsAndIsNamed) {
   EXPECT_EQ(now, ThreadState::now());
   EXPECT_EQ(now.difference(now), std::nullopt);
   size_t members = 0;
-  ThreadState::for_each_switch([&](const std::string& what, auto member) {
+  const auto check = [&](const auto& one) {
     ThreadState other = now;
-    change(other.*member);
-    EXPECT_NE(now, other) << what;
-    EXPECT_EQ(now.difference(other).value_or("").rfind(what + " is ", 0), 0u) << what;
+    change(other.*one.member);
+    EXPECT_NE(now, other) << one.name;
+    EXPECT_EQ(now.difference(other).value_or("").rfind(std::string(one.words) + " is ", 0), 0u)
+        << one.name;
     ++members;
-  });
+  };
+  std::apply([&](const auto&... each) { (check(each), ...); }, fields(&now));
   // Does not compile with another number of members.
   const auto& [grad, inference, keys, deterministic, onednn, dtype, cpu, cuda, cache, flash, math,
                efficient, threads] = now;

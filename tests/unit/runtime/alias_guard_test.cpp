@@ -80,5 +80,23 @@ TEST(AliasGuard, CountersThatPartedAreNoticed) {
             "a and b do not have one version counter");
 }
 
+// A view gets another history when its version moves, and only a trace knows which reads it concerns.
+TEST(AliasGuard, AViewIsNoTensorOfItsOwnWhereItsVersionMoves) {
+  const at::Tensor p = torch::ones({4}).requires_grad_();
+  ir::Signature signature = arguments(1);
+  signature.training = true;
+  signature.inputs[0].version_delta = 1;
+  signature.inputs[0].requires_grad = true;
+  signature.inputs[0].is_leaf = false;
+  const Tensors own = {p * 1}, view = {(p * 1).narrow(0, 0, 4)};
+  EXPECT_EQ(mismatch(AliasGuard(signature, pointers(own), {"a"}), own), "none");
+  EXPECT_EQ(mismatch(AliasGuard(signature, pointers(own), {"a"}), view),
+            "a is a view, compiled for a tensor of its own");
+  EXPECT_EQ(mismatch(AliasGuard(signature, pointers(view), {"a"}), own),
+            "a is no view, compiled for one");
+  signature.inputs[0].version_delta = 0;
+  EXPECT_EQ(mismatch(AliasGuard(signature, pointers(own), {"a"}), view), "none");
+}
+
 }  // namespace
 }  // namespace tandem::runtime

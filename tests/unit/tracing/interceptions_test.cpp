@@ -131,24 +131,25 @@ class BelowFunctionalization {
 // ---- first sight ----
 
 void open_up_an_op_of_the_user() {
+  const T& closed_over = factor();  // made outside
   const auto trace =
       run_trace({torch::ones({2})}, [](const Tensors& in) { return Tensors{scale(in[0])}; });
   EXPECT_EQ(ops_in(trace->recording().graph()), Ops{"aten.mul.Tensor"});
-  EXPECT_TRUE(trace->inputs().find(factor()).has_value()) << "the body closes over it";
+  EXPECT_TRUE(trace->inputs().find(closed_over).has_value()) << "the body closes over it";
 }
 
 // ---- lifting ----
 
-void renew_edges_of_views() {
+void renew_histories_of_views() {
   // No member of a group, since the base is not contiguous.
   const T view = (leaf({2, 3}).t() * 2).select(0, 0);
   const auto trace = run_trace({view}, [](const Tensors& in) {
     at::_foreach_mul_({in[0].detach()}, 2);  // counts its writes when it is over
     return Tensors{in[0] + 1};
   });
-  ASSERT_EQ(trace->stand_ins()[0].renewed.size(), 1u);
+  ASSERT_EQ(trace->stand_ins()[0].histories.size(), 2u);
   EXPECT_TRUE(trace->results().tensors[0].grad_fn()->next_edge(0) ==
-              trace->stand_ins()[0].renewed[0]);
+              trace->stand_ins()[0].histories[1]);
 }
 
 void memory_of_the_host() {
@@ -407,7 +408,7 @@ void draw_in_the_order_of_memory() {
 const std::map<std::string_view, void (*)()>& tests() {
   static const std::map<std::string_view, void (*)()> all{
       {"open up an op of the user", open_up_an_op_of_the_user},
-      {"renew edges of views", renew_edges_of_views},
+      {"renew histories of views", renew_histories_of_views},
       {"memory of the host", memory_of_the_host},
       {"give back", give_back},
       {"resize memory of the host", resize_memory_of_the_host},

@@ -1,0 +1,83 @@
+#include "loops/rules/rule.h"
+
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+namespace tandem::loops {
+namespace {
+
+bool is_known(const ir::Graph& graph, ir::ValueId id) {
+  const ir::TypePtr& type = graph.value(id).tensor_type();
+  if (type == nullptr || !type->device.is_cpu() || type->layout != c10::kStrided ||
+      !is_kernel_dtype(type->dtype) || !type->is_static())
+    return false;
+  for (const ir::Size& size : type->sizes) {
+    if (size.value() == 0) return false;
+  }
+  return true;
+}
+
+using RulesByName = std::unordered_map<c10::OperatorName, const Rule*>;
+
+RulesByName rules_by_name() {
+  RulesByName map;
+  for (const Rule* rule : all_rules()) {
+    std::string name = full_name(*rule), overload;
+    if (const size_t dot = name.find('.'); dot != std::string::npos) {
+      overload = name.substr(dot + 1);
+      name.resize(dot);
+    }
+    map.emplace(c10::OperatorName(std::move(name), std::move(overload)), rule);
+  }
+  return map;
+}
+
+}  // namespace
+
+Val Emitter::as(size_t i, c10::ScalarType dtype) {
+  if (call.tensor(i) == nullptr) return body.wide(number(*call.number(i), dtype));
+  return body.wide(body.to(operand(i), dtype));
+}
+
+Val Emitter::as_term(size_t i, c10::ScalarType dtype) {
+  const ir::TensorType* type = call.tensor(i);
+  if (type == nullptr) return number(*call.number(i), compute_dtype(dtype));
+  const bool single = type->rank() == 0 && type->dtype != dtype;
+  return body.wide(body.to(operand(i), single ? compute_dtype(dtype) : dtype));
+}
+
+std::string full_name(const Rule& rule) {
+  std::string name(rule.op);
+  return name.find("::") == std::string::npos ? "aten::" + name : name;
+}
+
+std::span<const Rule* const> all_rules() {
+  static const auto* rules = [] {
+    auto* list = new std::vector<const Rule*>;
+    for (auto table : {pointwise_rules(), move_rules(), reduction_rules()}) {
+      for (const Rule& rule : table) list->push_back(&rule);
+    }
+    return list;
+  }();
+  return *rules;
+}
+
+const Rule* find_rule(const Call& call) {
+  static const auto* by_name = new const RulesByName(rules_by_name());
+  const ir::Node& node = call.node();
+  if (node.kind() != ir::NodeKind::Op) return nullptr;
+  const auto found = by_name->find(node.op().operator_name());
+  if (found == by_name->end()) return nullptr;
+  for (ir::ValueId id : node.results()) {
+    if (id == ir::kNoValue || !is_known(call.graph(), id)) return nullptr;
+  }
+  bool known = true;
+  for (const ir::Operand& operand : node.operands())
+    operand.for_each_value([&](ir::ValueId id) { known = known && is_known(call.graph(), id); });
+  if (!known) return nullptr;
+  const Rule* rule = found->second;
+  return rule->applies == nullptr || rule->applies(call) ? rule : nullptr;
+}
+
+}  // namespace tandem::loops
