@@ -162,7 +162,7 @@ std::vector<std::string> judge_loaded(const Item& item, const std::filesystem::p
   const Call call = [&](Tensors& arguments) {
     const detail::Flat flat = detail::flatten(arguments);
     if (!entry) entry = load(file, inputs);
-    const auto miss = entry->guards().mismatch(runtime::ThreadState::now(), flat);
+    const auto miss = entry->guards().mismatch(libtorch::ThreadState::now(), flat);
     if (miss) found.push_back("guards do not hold: " + *miss);
     return detail::unflatten<Tensors>(runtime::call(entry, flat));
   };
@@ -311,7 +311,7 @@ TEST_F(Stored, AGuardOfTheHostMustBeGivenAgain) {
   runtime::Bindings bindings;
   bindings.watched.guard_on = [&] { return now; };
   const auto entry = runtime::bind(artifact, bindings);
-  const runtime::ThreadState thread = runtime::ThreadState::now();
+  const libtorch::ThreadState thread = libtorch::ThreadState::now();
   EXPECT_TRUE(entry->guards().hold(thread, detail::flatten(x_)));
   now = 4;
   EXPECT_FALSE(entry->guards().hold(thread, detail::flatten(x_)));
