@@ -28,7 +28,7 @@ constexpr const char* kLookup = R"(
 TEST(MemoryPlan, WhatLivesAtTheSameTimeDoesNotOverlap) {
   const std::vector<Need> needs = {{100, 0, 2}, {300, 1, 1}, {64, 2, 5}, {1000, 4, 6}, {8, 0, 6}};
 
-  const MemoryPlan plan = plan_memory(needs);
+  const MemoryPlan plan = plan_memory(needs, 64);
 
   for (size_t i = 0; i < needs.size(); ++i) {
     EXPECT_EQ(plan.offsets[i] % 64, 0);
@@ -73,7 +73,7 @@ TEST(LlvmBackend, AnIndexOutOfRangeRaisesEagersError) {
 /// Compiles nothing.
 class Refusing final : public KernelCompiler {
  public:
-  std::string_view name() const override { return "refusing"; }
+  const Target& target() const override { return make_reference_compiler()->target(); }
   std::vector<Result> compile(std::span<const Kernel* const> kernels) override {
     return std::vector<Result>(kernels.size(), {nullptr, "not today"});
   }
@@ -112,7 +112,7 @@ TEST(LlvmBackend, ANumberOfTheShapeOfAKernelsOwnValueRunsInEager) {
 class Timed final : public KernelCompiler {
  public:
   explicit Timed(double seconds) : seconds_(seconds) {}
-  std::string_view name() const override { return "timed"; }
+  const Target& target() const override { return make_reference_compiler()->target(); }
   double copy_bytes_per_second() override { return 1 << 30; }
   std::vector<Result> compile(std::span<const Kernel* const> kernels) override {
     std::vector<Result> results = reference_->compile(kernels);
@@ -126,7 +126,9 @@ class Timed final : public KernelCompiler {
    public:
     TimedKernel(std::shared_ptr<const CompiledKernel> kernel, double seconds)
         : kernel_(std::move(kernel)), seconds_(seconds) {}
-    bool run(std::span<void* const> buffers) const override { return kernel_->run(buffers); }
+    bool launch(std::span<void* const> buffers, const c10::Stream& stream) const override {
+      return kernel_->launch(buffers, stream);
+    }
     double best_seconds() const override { return seconds_; }
 
    private:
@@ -156,7 +158,7 @@ TEST(LlvmBackend, TheReportHasBytesTimeAndShareOfCopyBandwidth) {
 /// Kernels that are off by one in every element.
 class Wrong final : public KernelCompiler {
  public:
-  std::string_view name() const override { return "wrong"; }
+  const Target& target() const override { return make_reference_compiler()->target(); }
   std::vector<Result> compile(std::span<const Kernel* const> kernels) override {
     std::vector<Kernel> changed;
     for (const Kernel* kernel : kernels) {

@@ -146,8 +146,8 @@ TEST(CpuKernel, EveryOpOfEveryDtypeIsAsTheReferenceSays) {
       ASSERT_TRUE(made[i].kernel) << made[i].reason;
       KernelMemory got(kernels[i], KernelMemory::Values::Anything, 7),
           expected(kernels[i], KernelMemory::Values::Anything, 7);
-      made[i].kernel->launch(got.pointers(), kHostStream);
-      reference[i].kernel->launch(expected.pointers(), kHostStream);
+      made[i].kernel->launch(got.pointers(), test::kHostStream);
+      reference[i].kernel->launch(expected.pointers(), test::kHostStream);
       EXPECT_EQ(test::difference(kernels[i], got, expected, allowed_units(it)), "");
     }
   }
