@@ -1,5 +1,6 @@
 #include "tracing/hooks/kept_strides.h"
 
+#include "shapes/reach.h"
 #include "tracing/hooks/write_checks.h"
 #include "tracing/recording/recording.h"
 #include "tracing/recording/traced_tensor.h"
@@ -53,10 +54,7 @@ at::Tensor in_order_of(const at::Tensor& value, at::IntArrayRef strides) {
 }
 
 at::Tensor with_gaps(const at::Tensor& value, at::IntArrayRef strides) {
-  int64_t span = 1;
-  for (int64_t dim = 0; dim < value.dim(); ++dim) {
-    span += (value.size(dim) - 1) * strides[static_cast<size_t>(dim)];
-  }
+  const int64_t span = shapes::reach(value.sizes(), strides);
   const at::Tensor memory =
       at::as_strided_scatter(value.new_zeros({span}), value, value.sizes(), strides, 0);
   return memory.as_strided(value.sizes(), strides, 0);

@@ -29,9 +29,10 @@ bool have_one_root(std::span<const at::Tensor> members) {
 bool is_differentiable_view(const at::Tensor& tensor) {
   if (!tensor.requires_grad()) return false;
   const at::Tensor root = root_of(tensor);
-  // Not what shows complex numbers as real ones, or conjugated. Nor of a base with gaps or another
-  // order of dimensions: as_strided_scatter, by which a write to the view is recorded, refuses it.
-  return !root.is_same(tensor) && root.key_set() == tensor.key_set() &&
+  // Not of a tensor without grad, of which a view can have a history of its own only. Not what
+  // shows complex numbers as real ones, or conjugated. Nor of a base with gaps or another order of
+  // dimensions: as_strided_scatter, by which a write to the view is recorded, refuses it.
+  return !root.is_same(tensor) && root.requires_grad() && root.key_set() == tensor.key_set() &&
          root.scalar_type() == tensor.scalar_type() && root.is_contiguous();
 }
 

@@ -1,12 +1,11 @@
-#include "loops/host/frame.h"
+#include "loops/host/run_state.h"
 
 #include "base/error.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/Functions.h>
-#include <c10/core/CPUAllocator.h>
 #include <c10/core/DispatchKeySet.h>
 
+#include <map>
 #include <utility>
 
 namespace tandem::loops {
@@ -44,12 +43,13 @@ at::Tensor conforming(at::Tensor tensor, const ir::TypePtr& type) {
 
 }  // namespace
 
-std::shared_ptr<ArenaPool> ArenaPool::of_process() {
+std::shared_ptr<ArenaPool> ArenaPool::of(const Target& target) {
   static auto* mutex = new std::mutex;
-  static auto* current = new std::weak_ptr<ArenaPool>;
+  static auto* pools = new std::map<const Target*, std::weak_ptr<ArenaPool>>;
   const std::lock_guard lock(*mutex);
-  std::shared_ptr<ArenaPool> pool = current->lock();
-  if (pool == nullptr) *current = pool = std::make_shared<ArenaPool>();
+  std::weak_ptr<ArenaPool>& current = (*pools)[&target];
+  std::shared_ptr<ArenaPool> pool = current.lock();
+  if (pool == nullptr) current = pool = std::make_shared<ArenaPool>(target);
   return pool;
 }
 
@@ -71,10 +71,11 @@ ArenaPool::Block ArenaPool::take(size_t bytes) {
     if (fits) return dropped;
   }
   dropped.memory.clear();
-  return {c10::GetCPUAllocator()->allocate(bytes), bytes};
+  return {target_.allocate(bytes), bytes};
 }
 
 void ArenaPool::give_back(Block block) {
+  if (!target_.keeps_arenas) return;
   const std::lock_guard lock(mutex_);
   free_.push_back(std::move(block));
 }
@@ -85,39 +86,44 @@ void ArenaPool::clear() {
   dropped.swap(free_);
 }
 
-Frame::Frame(const HostList& list, ArenaPool& arenas)
-    : list_(list), arenas_(arenas), in_arena_(list.tensors.size()), slots_(list.slot_count) {
+RunState::RunState(const HostList& list, const Target& target, ArenaPool& arenas)
+    : list_(list),
+      target_(target),
+      arenas_(arenas),
+      in_arena_(list.tensors.size()),
+      slots_(list.slot_count) {
   if (list.arena_bytes == 0) return;
-  const c10::DispatchKeySet keys = at::detail::empty_cpu({0}, at::kFloat).key_set();
+  const c10::DispatchKeySet keys = target.empty_strided({0}, {1}, at::kFloat).key_set();
   for (size_t i = 0; i < list.tensors.size(); ++i) {
     const OutputTensor& tensor = list.tensors[i];
     if (tensor.arena_offset < 0) continue;
     const auto bytes = static_cast<size_t>(list.arena_bytes - tensor.arena_offset);
     c10::Storage storage(c10::Storage::use_byte_size_t(), bytes,
-                         at::DataPtr(nullptr, c10::Device(c10::kCPU)));
+                         at::DataPtr(nullptr, tensor.type->device));
     in_arena_[i] = show(std::move(storage), keys, c10::scalarTypeToTypeMeta(tensor.type->dtype),
                         tensor.sizes, tensor.strides, 0);
   }
 }
 
-void Frame::settle_in(void* memory) {
+void RunState::settle_in(void* memory) {
   if (memory == arena_) return;
   arena_ = memory;
   for (size_t i = 0; i < in_arena_.size(); ++i) {
     if (!in_arena_[i].defined()) continue;
-    char* const start = static_cast<char*>(memory) + list_.tensors[i].arena_offset;
-    in_arena_[i].storage().set_data_ptr_noswap(at::DataPtr(start, c10::Device(c10::kCPU)));
+    const OutputTensor& tensor = list_.tensors[i];
+    char* const start = static_cast<char*>(memory) + tensor.arena_offset;
+    in_arena_[i].storage().set_data_ptr_noswap(at::DataPtr(start, tensor.type->device));
   }
 }
 
-std::vector<at::Tensor> Frame::run(std::span<at::Tensor> inputs, Backend& judge,
-                                   const KernelCheck& check) {
+std::vector<at::Tensor> RunState::run(std::span<at::Tensor> inputs, Backend& judge,
+                                      const KernelCheck& check) {
   struct Clear {
-    Frame& frame;
+    RunState& state;
     ArenaPool::Block block{};
     ~Clear() {
-      frame.clear();
-      if (block.bytes != 0) frame.arenas_.give_back(std::move(block));
+      state.clear();
+      if (block.bytes != 0) state.arenas_.give_back(std::move(block));
     }
   } clear_at_end{*this};
   if (list_.arena_bytes != 0) {
@@ -127,11 +133,12 @@ std::vector<at::Tensor> Frame::run(std::span<at::Tensor> inputs, Backend& judge,
   take_inputs(inputs);
   for (const auto& [slot, constant] : list_.constant_slots)
     slots_[static_cast<size_t>(slot)] = list_.constants[static_cast<size_t>(constant)];
+  const c10::Stream stream = target_.stream();
   for (const Step& step : list_.steps) {
     std::visit(
         [&](const auto& what) {
           if constexpr (std::is_same_v<std::decay_t<decltype(what)>, KernelStep>) {
-            execute(what, judge, check);
+            execute(what, stream, judge, check);
           } else {
             execute(what);
           }
@@ -145,7 +152,7 @@ std::vector<at::Tensor> Frame::run(std::span<at::Tensor> inputs, Backend& judge,
   return outputs;
 }
 
-void Frame::take_inputs(std::span<at::Tensor> inputs) {
+void RunState::take_inputs(std::span<at::Tensor> inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     at::Tensor given = list_.releasable[i] ? std::move(inputs[i]) : inputs[i];
     if (list_.releasable[i]) inputs[i].reset();
@@ -154,20 +161,21 @@ void Frame::take_inputs(std::span<at::Tensor> inputs) {
   }
 }
 
-void Frame::execute(const KernelStep& step, Backend& judge, const KernelCheck& check) {
+void RunState::execute(const KernelStep& step, const c10::Stream& stream, Backend& judge,
+                       const KernelCheck& check) {
   for (int32_t index : step.outputs) {
     const OutputTensor& tensor = list_.tensors[static_cast<size_t>(index)];
     slots_[static_cast<size_t>(tensor.slot)] =
-        tensor.arena_offset >= 0 ? in_arena_[static_cast<size_t>(index)]
-                                 : at::Tensor(at::detail::empty_strided_cpu(
-                                       tensor.sizes, tensor.strides, tensor.type->dtype));
+        tensor.arena_offset >= 0
+            ? in_arena_[static_cast<size_t>(index)]
+            : target_.empty_strided(tensor.sizes, tensor.strides, tensor.type->dtype);
   }
   pointers_.clear();
   for (Slot slot : step.buffers)
     // Not mutable_data_ptr, which would copy what is shared until somebody writes it.
     pointers_.push_back(slot == kNoSlot ? nullptr
                                         : const_cast<void*>(tensor(slot).const_data_ptr()));
-  const bool in_range = list_.compiled[static_cast<size_t>(step.kernel)]->run(pointers_);
+  const bool in_range = list_.compiled[static_cast<size_t>(step.kernel)]->launch(pointers_, stream);
   if (in_range && !check) return;
 
   std::vector<at::Tensor> inputs, outputs;
@@ -182,73 +190,37 @@ void Frame::execute(const KernelStep& step, Backend& judge, const KernelCheck& c
   check(step, inputs, outputs);
 }
 
-c10::IValue Frame::value(Slot slot) const {
+c10::IValue RunState::value(Slot slot) const {
   return slot == kNoSlot ? c10::IValue(at::Tensor()) : slots_[static_cast<size_t>(slot)];
 }
 
-void Frame::execute(const LibraryStep& step) {
-  using Kind = LibraryStep::Argument::Kind;
+void RunState::execute(const LibraryStep& step) {
   stack_.clear();
   for (const LibraryStep::Argument& argument : step.arguments) {
-    switch (argument.kind) {
-      case Kind::Constant:
-        stack_.push_back(list_.constants[static_cast<size_t>(argument.constant)]);
-        break;
-      case Kind::Single:
-        stack_.push_back(value(argument.slots[0]));
-        break;
-      case Kind::Tensors: {
-        c10::List<at::Tensor> tensors;
-        tensors.reserve(argument.slots.size());
-        for (Slot slot : argument.slots) tensors.push_back(value(slot).toTensor());
-        stack_.emplace_back(std::move(tensors));
-        break;
-      }
-      case Kind::OptionalTensors: {
-        c10::List<std::optional<at::Tensor>> tensors;
-        tensors.reserve(argument.slots.size());
-        for (Slot slot : argument.slots)
-          tensors.push_back(slot == kNoSlot ? std::nullopt : std::make_optional(tensor(slot)));
-        stack_.emplace_back(std::move(tensors));
-        break;
-      }
-    }
+    ops::push(stack_, argument, [this](const LibraryStep::Source& source) {
+      return source.constant < 0 ? value(source.slot)
+                                 : list_.constants[static_cast<size_t>(source.constant)];
+    });
   }
   step.op.callBoxed(stack_);
   if (step.results.empty()) return stack_.clear();
-  TANDEM_CHECK(stack_.size() == step.shape.size(), "call", "an op returned ", stack_.size(),
-               " results, the graph has ", step.shape.size());
-  size_t next = 0;
-  auto keep = [&](c10::IValue result) {
-    const ir::TypePtr& type = step.types[next];
-    const Slot slot = step.results[next++];
+  ops::pop_results(stack_, step.shape, [&](size_t index, c10::IValue result) {
+    const Slot slot = step.results[index];
     if (slot == kNoSlot) return;
-    if (type != nullptr && result.isTensor())
+    if (const ir::TypePtr& type = step.types[index]; type != nullptr && result.isTensor())
       result = conforming(std::move(result).toTensor(), type);
     slots_[static_cast<size_t>(slot)] = std::move(result);
-  };
-  for (size_t i = 0; i < stack_.size(); ++i) {
-    if (step.shape[i] == ir::kSingle) {
-      keep(std::move(stack_[i]));
-      continue;
-    }
-    c10::List<at::Tensor> tensors = std::move(stack_[i]).toTensorList();
-    TANDEM_CHECK(static_cast<int64_t>(tensors.size()) == step.shape[i], "call",
-                 "an op returned a list of ", tensors.size(), " tensors, the graph has ",
-                 step.shape[i]);
-    for (size_t j = 0; j < tensors.size(); ++j) keep(tensors.extract(j));
-  }
-  stack_.clear();
+  });
 }
 
-void Frame::execute(const ViewStepping& step) {
+void RunState::execute(const ViewStepping& step) {
   const at::Tensor& from = tensor(step.from);
   slots_[static_cast<size_t>(step.to)] =
       show(from.storage(), from.key_set(), from.dtype(), step.sizes, step.strides,
            from.storage_offset() + step.offset);
 }
 
-void Frame::execute(const EagerStep& step) {
+void RunState::execute(const EagerStep& step) {
   std::vector<at::Tensor> inputs;
   for (Slot slot : step.inputs) inputs.push_back(value(slot).toTensor());
   std::vector<at::Tensor> outputs = step.graph->run(inputs);
@@ -258,31 +230,31 @@ void Frame::execute(const EagerStep& step) {
   }
 }
 
-void Frame::clear() {
+void RunState::clear() {
   for (c10::IValue& slot : slots_) slot = c10::IValue();
   stack_.clear();
 }
 
-std::unique_ptr<Frame> FramePool::take() {
+std::unique_ptr<RunState> RunStates::take() {
   {
     std::lock_guard lock(mutex_);
     if (!free_.empty()) {
-      std::unique_ptr<Frame> frame = std::move(free_.back());
+      std::unique_ptr<RunState> state = std::move(free_.back());
       free_.pop_back();
-      return frame;
+      return state;
     }
   }
-  return std::make_unique<Frame>(list_, *arenas_);
+  return std::make_unique<RunState>(list_, target_, *arenas_);
 }
 
-void FramePool::give_back(std::unique_ptr<Frame> frame) {
+void RunStates::give_back(std::unique_ptr<RunState> state) {
   std::lock_guard lock(mutex_);
-  free_.push_back(std::move(frame));
+  free_.push_back(std::move(state));
 }
 
-void FramePool::clear() {
+void RunStates::clear() {
   arenas_->clear();
-  std::vector<std::unique_ptr<Frame>> dropped;
+  std::vector<std::unique_ptr<RunState>> dropped;
   std::lock_guard lock(mutex_);
   dropped.swap(free_);
 }

@@ -17,16 +17,18 @@ namespace tandem::loops {
 using KernelCheck = std::function<void(const KernelStep& step, std::span<const at::Tensor> inputs,
                                        std::span<const at::Tensor> outputs)>;
 
-/// Memory for arenas, shared by all graphs of the process: a backward runs in the block that its
-/// forward left. Blocks are kept, since touching new pages costs more than computing on them, until
-/// the last graph is gone.
+/// Memory of one kind of device for arenas, shared by all graphs of the process: a backward runs in
+/// the block that its forward left. Blocks are kept, since touching new pages costs more than
+/// computing on them, until the last graph is gone; or not at all, if the device's allocator keeps
+/// them.
 class ArenaPool {
  public:
+  explicit ArenaPool(const Target& target) : target_(target) {}
   struct Block {
     at::DataPtr memory{};
     size_t bytes = 0;
   };
-  static std::shared_ptr<ArenaPool> of_process();
+  static std::shared_ptr<ArenaPool> of(const Target& target);
 
   /// The smallest free block that is large enough; else a new one in place of the largest.
   Block take(size_t bytes);
@@ -35,21 +37,23 @@ class ArenaPool {
   void clear();
 
  private:
+  const Target& target_;
   std::mutex mutex_;
   std::vector<Block> free_;
 };
 
 /// The state of one run: slots, and tensors that show the arena. Kept between runs.
-class Frame {
+class RunState {
  public:
-  Frame(const HostList& list, ArenaPool& arenas);
+  RunState(const HostList& list, const Target& target, ArenaPool& arenas);
 
   std::vector<at::Tensor> run(std::span<at::Tensor> inputs, Backend& judge,
                               const KernelCheck& check);
 
  private:
   void take_inputs(std::span<at::Tensor> inputs);
-  void execute(const KernelStep& step, Backend& judge, const KernelCheck& check);
+  void execute(const KernelStep& step, const c10::Stream& stream, Backend& judge,
+               const KernelCheck& check);
   void execute(const LibraryStep& step);
   void execute(const ViewStepping& step);
   void execute(const EagerStep& step);
@@ -61,6 +65,7 @@ class Frame {
   void settle_in(void* memory);
 
   const HostList& list_;
+  const Target& target_;
   ArenaPool& arenas_;
   void* arena_ = nullptr;             // where the tensors are at the moment
   std::vector<at::Tensor> in_arena_;  // per output tensor; undefined: not there
@@ -69,20 +74,22 @@ class Frame {
   torch::jit::Stack stack_;
 };
 
-/// Frames that nobody uses at the moment: as many as there were runs at once.
-class FramePool {
+/// Those that nobody uses at the moment: as many as there were runs at once.
+class RunStates {
  public:
-  explicit FramePool(const HostList& list) : list_(list) {}
-  std::unique_ptr<Frame> take();
-  void give_back(std::unique_ptr<Frame> frame);
-  /// Frames in use stay.
+  RunStates(const HostList& list, const Target& target)
+      : list_(list), target_(target), arenas_(ArenaPool::of(target)) {}
+  std::unique_ptr<RunState> take();
+  void give_back(std::unique_ptr<RunState> state);
+  /// Those in use stay.
   void clear();
 
  private:
   const HostList& list_;
-  std::shared_ptr<ArenaPool> arenas_ = ArenaPool::of_process();
+  const Target& target_;
+  std::shared_ptr<ArenaPool> arenas_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Frame>> free_;
+  std::vector<std::unique_ptr<RunState>> free_;
 };
 
 }  // namespace tandem::loops

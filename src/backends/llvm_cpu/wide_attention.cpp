@@ -1,11 +1,11 @@
-#include "loops/host/fast_attention.h"
+#include "backends/llvm_cpu/wide_attention.h"
 
 #include <c10/core/ScalarType.h>
 
 #include <initializer_list>
 #include <string_view>
 
-namespace tandem::loops {
+namespace tandem::backends::llvm_cpu {
 namespace {
 
 using Results = std::vector<Expr>;
@@ -40,4 +40,4 @@ void add_wide_attention(Decompositions& table) {
   table.set("_scaled_dot_product_flash_attention_for_cpu_backward", backward);
 }
 
-}  // namespace tandem::loops
+}  // namespace tandem::backends::llvm_cpu

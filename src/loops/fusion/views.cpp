@@ -1,4 +1,4 @@
-#include "loops/fusion/view_place.h"
+#include "loops/fusion/views.h"
 
 #include "ops/memory/view_offset.h"
 #include "ops/op_table.h"
@@ -46,7 +46,8 @@ class Reader {
       return ViewStep{.shape = ViewShape::Reshaped};
     if (name_ == "aten::expand") return ViewStep{.shape = ViewShape::Expanded};
     if (auto order = permutation()) return ViewStep{.shape = ViewShape::Permuted, .order = *order};
-    if (auto offset = cut_offset()) return ViewStep{.shape = ViewShape::Cut, .offset = *offset};
+    if (auto offset = picked_offset())
+      return ViewStep{.shape = ViewShape::Picked, .offset = *offset};
     return std::nullopt;
   }
 
@@ -96,11 +97,12 @@ class Reader {
   }
 
   /// Views that pick some of the elements.
-  std::optional<int64_t> cut_offset() const {
-    static constexpr std::array kCuts = {"aten::diagonal", "aten::select", "aten::slice",
-                                         "aten::split",    "aten::unbind", "aten::split_with_sizes",
-                                         "aten::unfold"};
-    if (from_->rank() == 0 || std::ranges::find(kCuts, name_) == kCuts.end()) return std::nullopt;
+  std::optional<int64_t> picked_offset() const {
+    static constexpr std::array kPicking = {
+        "aten::diagonal", "aten::select",           "aten::slice", "aten::split",
+        "aten::unbind",   "aten::split_with_sizes", "aten::unfold"};
+    if (from_->rank() == 0 || std::ranges::find(kPicking, name_) == kPicking.end())
+      return std::nullopt;
     return ops::offset_in_source(graph_, node_, static_cast<size_t>(result_));
   }
 
@@ -136,11 +138,11 @@ Views::Views(const ir::Graph& graph)
     : graph_(graph),
       steps_(graph.value_limit()),
       shown_(graph.value_limit()),
-      places_(graph.value_limit()),
+      addresses_(graph.value_limit()),
       loose_(graph.value_limit(), false) {
   auto stands_alone = [&](ir::ValueId id) {
     shown_[static_cast<size_t>(id)] = {id, false};
-    places_[static_cast<size_t>(id)] = {id, 0};
+    addresses_[static_cast<size_t>(id)] = {id, 0};
   };
   for (ir::ValueId input : graph.inputs()) {
     stands_alone(input);
@@ -162,8 +164,9 @@ Views::Views(const ir::Graph& graph)
         continue;
       }
       shown_[static_cast<size_t>(id)] = {shown_[from].value,
-                                         shown_[from].cut || step->shape == ViewShape::Cut};
-      places_[static_cast<size_t>(id)] = {places_[from].root, places_[from].offset + step->offset};
+                                         shown_[from].picks || step->shape == ViewShape::Picked};
+      addresses_[static_cast<size_t>(id)] = {addresses_[from].root,
+                                             addresses_[from].offset + step->offset};
     }
   });
 }
