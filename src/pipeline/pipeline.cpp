@@ -4,8 +4,8 @@
 #include "joint/build_joint.h"
 #include "ops/op_table.h"
 #include "ops/own/fast_draws.h"
-#include "partition/memory_owners.h"
-#include "partition/place_write_backs.h"
+#include "partition/finish_split.h"
+#include "partition/keeping.h"
 #include "passes/decompose.h"
 #include "passes/registry.h"
 #include "passes/remove_dead_nodes.h"
@@ -205,8 +205,7 @@ void run_passes(ir::Graph& graph, const Decompositions& table, Rounding rounding
 
 Split cut(const Joint& joint, const Options& options, StageLog& log) {
   Split split = log.time("partition", [&] { return options.partitioner(joint, options); });
-  if (options.mutations == Mutations::in_graph)
-    partition::place_write_backs(split.forward, split.signature);
+  partition::finish_split(split, options.mutations);
   ir::verify(split.forward, "partition");
   log.dump("forward", split.forward);
   if (split.signature.training) {
