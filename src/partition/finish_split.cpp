@@ -49,7 +49,10 @@ class Finisher {
         give_memory(output);
     }
     for (Write& write : writes_) {
-      if (overwritten_.contains(keeping_.memory(write.data))) write.data = copy_of(write.data);
+      if (!overwritten_.contains(keeping_.memory(write.data))) continue;
+      auto [copy, is_new] = copies_.try_emplace(write.data, ir::kNoValue);
+      if (is_new) copy->second = add_clone(write.data);
+      write.data = copy->second;
     }
     for (const Write& write : writes_) place(write);
     graph_.set_outputs(std::move(kept_));
@@ -93,10 +96,15 @@ class Finisher {
       }
       return;
     }
-    const bool is_written_back = output.role.role == ir::Role::Mutated &&
-                                 facts(output.role.index).storage != ir::StorageChange::Replaced;
-    if (is_written_back ? would_be_gone(output) : belongs_to_another(output.value))
-      output.value = copy_of(output.value, /*of_its_own=*/true);
+    if (output.role.role == ir::Role::Mutated &&
+        facts(output.role.index).storage != ir::StorageChange::Replaced) {
+      if (would_be_gone(output)) output.value = add_clone(output.value);
+      return;
+    }
+    if (!belongs_to_another(output.value)) return;
+    const ir::ValueId copy = add_clone(output.value);
+    if (output.role.role != ir::Role::Mutated) copies_.try_emplace(output.value, copy);
+    output.value = copy;
   }
 
   /// Another written input's would be, when its turn comes; its own memory is a no-op copy.
@@ -116,15 +124,7 @@ class Finisher {
     return split_.signature.inputs[static_cast<size_t>(input)];
   }
 
-  ir::ValueId copy_of(ir::ValueId value, bool of_its_own = false) {
-    const auto known = copies_.find(value);
-    if (known != copies_.end() && !of_its_own) return known->second;
-    const ir::ValueId copy = add_clone(value, {});
-    copies_.try_emplace(value, copy);
-    return copy;
-  }
-
-  ir::ValueId add_clone(ir::ValueId value, const std::string& name) {
+  ir::ValueId add_clone(ir::ValueId value, const std::string& name = {}) {
     return add("aten::clone", {value, ir::Operand{}}, value, name);
   }
 
@@ -160,9 +160,9 @@ class Finisher {
   const Keeping keeping_;
   std::vector<Write> writes_;
   std::vector<ir::Output> kept_;
-  std::unordered_set<ir::ValueId> overwritten_;  // inputs, in the graph
-  std::unordered_set<ir::ValueId> owned_;        // memory of results and bases
-  std::unordered_map<ir::ValueId, ir::ValueId> copies_;
+  std::unordered_set<ir::ValueId> overwritten_;          // inputs, in the graph
+  std::unordered_set<ir::ValueId> owned_;                // memory of results and bases
+  std::unordered_map<ir::ValueId, ir::ValueId> copies_;  // that results are, or the data of writes
 };
 
 }  // namespace
