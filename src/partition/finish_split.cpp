@@ -91,7 +91,7 @@ class Finisher {
       const bool is_returned = saved.how.as == As::Result || saved.how.as == As::Base;
       if (saved.how.as == As::Copy && keeping_.is_visible(output.value)) {
         output.value = add_clone(output.value, saved.name);
-      } else if (is_returned && copies_.contains(output.value)) {
+      } else if (is_returned && graph_.value(keeping_.memory(output.value)).is_input()) {
         output.value = copies_.at(output.value);
       }
       return;
