@@ -23,7 +23,7 @@ help:
 	@echo "make bench-kernels  20 kernels beside Inductor's and a copy, 1 and 2 threads; in build/release/bench-kernels-*.json"
 	@echo "make format     format all sources"
 	@echo "make lint       layers, format, clang-tidy on changed files"
-	@echo "make docs       check the links of the documentation"
+	@echo "make docs       compare the documentation with the code"
 	@echo "make test-all   all presets and the oldest supported torch, with a table; takes long"
 	@echo "make clean      remove build/ and demo-out/"
 

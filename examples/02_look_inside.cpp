@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <iostream>
 
-// An example is a test too: it fails where it would show something untrue.
+// An example is a test too: it fails if what it shows is not true.
 void expect(bool condition, const char* what) {
   if (condition) return;
   std::fprintf(stderr, "expected: %s\n", what);
@@ -20,8 +20,8 @@ int main() {
   torch::nn::Linear linear(4, 3);
   at::Tensor calls = torch::zeros({});
 
-  // It counts its calls in a tensor that it closes over: an effect that eager would have, so Tandem
-  // has it.
+  // It counts its calls in a tensor that it closes over. Eager would write that tensor, so Tandem
+  // does, too.
   auto fn = tandem::compile(linear, [=](const at::Tensor& x) mutable {
     calls.add_(1);
     return linear->forward(x).relu().sum();

@@ -14,7 +14,7 @@ void expect(bool condition, const char* what) {
   std::exit(1);
 }
 
-// A partitioner is a function. This one cuts as the default does and tells what crosses the cut.
+// A partitioner is a function. This one cuts as default_partition does and prints what is saved.
 tandem::Split tell_and_cut(const tandem::Joint& joint, const tandem::Options& options) {
   tandem::Split split = tandem::default_partition(joint, options);
   int64_t bytes = 0;

@@ -17,7 +17,7 @@ void expect(bool condition, const char* what) {
   std::exit(1);
 }
 
-// The loss is part of the module, because the graph shall have its gradients.
+// The loss is part of the module, because we want its gradients in the graph.
 struct Classifier : torch::nn::Module {
   Classifier() {
     body = register_module(

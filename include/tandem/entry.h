@@ -40,8 +40,7 @@ struct Stats {
   int64_t eager_calls = 0;
   int64_t zero_fallbacks = 0;  // metadata learnt by running a kernel on zeros
   std::vector<Miss> misses{};
-  std::map<std::string, double>
-      seconds{};  // per stage: trace, signature, joint, passes, partition, lower
+  std::map<std::string, double> seconds{};  // per stage (`trace`), per pass (`passes/merge-views`)
 };
 TANDEM_API std::ostream& operator<<(std::ostream& out, const Stats& stats);
 

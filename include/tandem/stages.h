@@ -16,8 +16,9 @@ namespace tandem {
 struct Options;
 
 /// What capture makes of a function: forward and, if anything needs a gradient, backward in one
-/// graph. Inputs: lifted tensors, arguments, tangents. Outputs: new data of written inputs, fresh
-/// results, then one gradient per forward input that requires grad.
+/// graph. Inputs: lifted tensors, arguments, bases of written groups, tangents. Outputs: new data
+/// of written inputs, fresh results, hidden bases, then the gradients that the signature lists, one
+/// per input that requires grad first.
 struct Joint {
   ir::Graph graph{};
   ir::Signature signature{};
@@ -61,8 +62,9 @@ struct Recomputed {
 };
 
 /// The joint graph cut in two. An inference split has an empty backward.
-/// Forward inputs: those of the joint without tangents; outputs: mutated, output, then saved.
-/// Backward inputs: saved, then tangents; outputs: grad, one per input that requires grad.
+/// Forward inputs: those of the joint without tangents; outputs: mutated, output, base, then saved.
+/// With Mutations::in_graph the forward ends with writes to some inputs, in place of `mutated`.
+/// Backward inputs: saved, then every tangent, read or not; outputs: the gradients of the joint.
 struct Split {
   ir::Graph forward;
   ir::Graph backward;

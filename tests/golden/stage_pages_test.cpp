@@ -282,7 +282,7 @@ Examples all_examples() {
   const testing::OneThread one_thread;  // its number is part of the guards
   Examples examples;
   add_sources(examples, kRoot / "tests/golden/stage_pages_test.cpp");
-  add_sources(examples, kRoot / "tests/golden/training_step_page_test.cpp");
+  add_sources(examples, kRoot / "tests/golden/page_programs_test.cpp");
   add_step(examples);
   add_effects(examples);
   add_exported(examples);
@@ -348,6 +348,31 @@ TEST(StagePages, ShowWhatTheLibraryPrints) {
 }
 
 TEST(StagePages, ShowProgramsThatRun) { run_programs(); }
+
+/// Whole graphs in fenced blocks, also those that no program prints.
+TEST(StagePages, ShowGraphsThatParse) {
+  int64_t graphs = 0;
+  for (const fs::path& page : pages()) {
+    std::string block;
+    bool fenced = false;
+    for (const std::string& line : lines_of(page)) {
+      if (line.starts_with(kFence)) {
+        const bool whole = block.starts_with("graph ") &&
+                           block.find("\n  return") != std::string::npos &&
+                           block.find("\n...\n") == std::string::npos;
+        if (fenced && whole) {
+          SCOPED_TRACE(page.filename().string() + ":\n" + block);
+          EXPECT_NO_THROW(graphs += static_cast<int64_t>(ir::parse_all(block).size()));
+        }
+        fenced = !fenced;
+        block.clear();
+      } else if (fenced) {
+        block += line + "\n";
+      }
+    }
+  }
+  EXPECT_GT(graphs, 15);
+}
 
 }  // namespace
 }  // namespace tandem
