@@ -9,7 +9,7 @@
 namespace tandem::ir {
 namespace {
 
-/// One line of the table: place, role or kind, type, remarks.
+/// One line of the table: tensor, role or kind, type, remarks.
 using Row = std::array<std::string, 4>;
 
 void remark(std::string& out, const std::string& text) {
@@ -29,6 +29,8 @@ Row input_row(size_t index, const InputFacts& facts) {
   if (facts.group >= 0) remark(remarks, base::str("in group ", facts.group));
   if (facts.data_written) remark(remarks, "data written");
   if (facts.history_changed) remark(remarks, "history changed");
+  if (facts.histories > 1) remark(remarks, base::str(facts.histories, " histories"));
+  if (facts.history_only) remark(remarks, "passed for its history");
   if (facts.metadata_changed) remark(remarks, "metadata changed");
   if (facts.storage == StorageChange::Grown) remark(remarks, "storage grown");
   if (facts.storage == StorageChange::Replaced)
@@ -36,7 +38,6 @@ Row input_row(size_t index, const InputFacts& facts) {
                                       : std::string("new memory afterwards"));
   if (facts.storage == StorageChange::Resized)
     remark(remarks, base::str("storage of ", facts.bytes_after, " bytes afterwards"));
-  if (facts.written_in_grad_mode) remark(remarks, "written in grad mode");
   if (facts.version_delta != 0) remark(remarks, base::str("version +", facts.version_delta));
   if (facts.requires_grad_after != facts.requires_grad) {
     remark(remarks, facts.requires_grad_after ? "requires grad afterwards" : "no grad afterwards");
@@ -68,10 +69,10 @@ std::string kind_text(const OutputFacts& facts) {
 }
 
 /// The tangents that belong to one tensor of the call.
-void remark_tangents(std::string& out, const Place& place,
+void remark_tangents(std::string& out, const CallTensor& tensor,
                      const std::vector<TangentFacts>& tangents) {
   for (size_t i = 0; i < tangents.size(); ++i) {
-    if (!(tangents[i].place == place)) continue;
+    if (!(tangents[i].of.tensor == tensor)) continue;
     remark(out, base::str("tangent ", i));
     if (!tangents[i].raises.empty()) remark(out, "raises in backward: " + tangents[i].raises);
   }
@@ -125,20 +126,54 @@ bool Signature::is_rewritten(size_t input) const {
          (facts.data_written || !facts.metadata_changed);
 }
 
+int64_t Signature::histories(const CallTensor& tensor) const {
+  const auto index = static_cast<size_t>(tensor.index);
+  if (tensor.is_input()) return inputs[index].histories;
+  return tensor.is_group() && groups[index].history_changed ? 2 : 1;
+}
+
+const TensorType& Signature::type_of(const History& history) const {
+  const auto index = static_cast<size_t>(history.tensor.index);
+  switch (history.tensor.kind) {
+    case CallTensor::Kind::Input: {
+      const InputFacts& facts = inputs[index];
+      return facts.type_after && is_new_last(history) ? *facts.type_after : *facts.type;
+    }
+    case CallTensor::Kind::Group:
+      return *groups[index].type;
+    case CallTensor::Kind::Base:
+      return *bases[index].type;
+    case CallTensor::Kind::Output:
+      return *outputs[index].type;
+  }
+  TANDEM_CHECK(false, "call", "no such tensor");
+}
+
+std::string to_string(const CallTensor& tensor) {
+  constexpr std::array kWords = {"input ", "group ", "base ", "output "};
+  return base::str(kWords[static_cast<size_t>(tensor.kind)], tensor.index);
+}
+
+std::string to_string(const History& history) {
+  return to_string(history.tensor) +
+         (history.number == 0 ? "" : base::str(", history ", history.number));
+}
+
 std::string to_string(const Signature& signature) {
   std::vector<Row> rows;
-  const auto add = [&](Row row, Place::Of of, size_t index) {
-    remark_tangents(row.back(), {of, static_cast<int64_t>(index)}, signature.tangents);
+  using Kind = CallTensor::Kind;
+  const auto add = [&](Row row, Kind kind, size_t index) {
+    remark_tangents(row.back(), {kind, static_cast<int64_t>(index)}, signature.tangents);
     rows.push_back(std::move(row));
   };
   for (size_t i = 0; i < signature.inputs.size(); ++i)
-    add(input_row(i, signature.inputs[i]), Place::Of::Input, i);
+    add(input_row(i, signature.inputs[i]), Kind::Input, i);
   for (size_t i = 0; i < signature.groups.size(); ++i)
-    add(group_row(i, signature.groups[i]), Place::Of::Group, i);
+    add(group_row(i, signature.groups[i]), Kind::Group, i);
   for (size_t i = 0; i < signature.outputs.size(); ++i)
-    add(output_row(i, signature.outputs[i]), Place::Of::Output, i);
+    add(output_row(i, signature.outputs[i]), Kind::Output, i);
   for (size_t i = 0; i < signature.bases.size(); ++i)
-    add(base_row(i, signature.bases[i]), Place::Of::Base, i);
+    add(base_row(i, signature.bases[i]), Kind::Base, i);
   Row::size_type columns = Row().size();
   std::vector<size_t> widths(columns, 0);
   for (const Row& row : rows) {

@@ -1,9 +1,9 @@
 #include "joint/build_joint.h"
 
 #include "base/error.h"
-#include "joint/arrivals.h"
 #include "joint/backward_writes.h"
-#include "joint/ends.h"
+#include "joint/endpoints.h"
+#include "joint/gradient_origins.h"
 #include "joint/gradients.h"
 #include "joint/release_groups.h"
 #include "joint/written_versions.h"
@@ -22,7 +22,6 @@
 namespace tandem::joint {
 namespace {
 
-using ir::Place;
 using tracing::StandIn;
 
 class Builder {
@@ -34,7 +33,7 @@ class Builder {
         reading_(std::move(reading)),
         signature_(reading_.signature),
         order_(signature::calling_order(trace)),
-        ends_(trace, reading_) {
+        endpoints_(trace, reading_) {
     // Values of the forward, before the backward can write anything.
     for (const at::Tensor& result : trace.results().tensors) {
       results_.push_back(result.defined() ? tracing::current_value(result) : ir::kNoValue);
@@ -49,7 +48,7 @@ class Builder {
     if (signature_.training) {
       const size_t inputs_before = trace_.stand_ins().size();
       writes_.emplace(trace_);
-      for (int64_t part = 0; part < ends_.parts(); ++part) differentiate_part(part);
+      for (int64_t part = 0; part < endpoints_.parts(); ++part) differentiate_part(part);
       check_nothing_lifted(trace_, inputs_before);
     }
     signature_.effects = effects_.in_order(graph_, signature_.tangents.size());
@@ -83,13 +82,13 @@ class Builder {
   }
 
   void add_tangents() {
-    for (const Root& root : ends_.roots()) {
+    for (const Root& root : endpoints_.roots()) {
       const auto index = static_cast<int64_t>(signature_.tangents.size());
-      tangents_.push_back(tracing::make_tangent(recording_, root.of, index));
+      tangents_.push_back(tracing::make_tangent(recording_, root.tensor, index));
       const ir::ValueId value = graph_.inputs().back();
       tangent_values_.push_back(value);
       signature_.tangents.push_back(
-          {.place = root.place, .type = graph_.value(value).tensor_type(), .part = root.part});
+          {.of = root.of, .type = graph_.value(value).tensor_type(), .part = root.part});
     }
   }
 
@@ -98,19 +97,19 @@ class Builder {
     Differentiation task;
     std::vector<size_t> tangents;
     for (size_t i = 0; i < tangents_.size(); ++i) {
-      if (ends_.roots()[i].part != part) continue;
+      if (endpoints_.roots()[i].part != part) continue;
       tangents.push_back(i);
-      task.roots.push_back(ends_.roots()[i].edge);
+      task.roots.push_back(endpoints_.roots()[i].edge);
       task.tangents.push_back(tangents_[i]);
     }
     if (tangents.empty()) return;
-    const std::vector<const Target*> wanted = ends_.prepare(part);
+    const std::vector<const Target*> wanted = endpoints_.prepare(part);
     std::vector<torch::autograd::Edge> stops;
     for (const Target* target : wanted) {
       task.wanted.push_back(target->edge);
-      if (target->cut && target->cut->is_closed()) stops.push_back(target->edge);
+      if (target->stop && target->stop->is_closed()) stops.push_back(target->edge);
     }
-    const Arrivals arrivals(task.roots, stops);
+    const GradientOrigins origins(task.roots, stops);
     const WrittenVersions versions(trace_);
     const Gradients gradients = differentiate(recording_, task);
     effects_.add(gradients.effects, tangents);
@@ -122,8 +121,8 @@ class Builder {
     std::vector<ir::ValueId> values;
     for (const at::Tensor& gradient : gradients.values)
       values.push_back(gradient.defined() ? tracing::current_value(gradient) : ir::kNoValue);
-    if (ends_.parts() > 1) drop_independent(graph_, tangent_values_, values);
-    mark_arrivals(arrivals, task, tangents_here, values);
+    if (endpoints_.parts() > 1) drop_independent(graph_, tangent_values_, values);
+    mark_origins(origins, task, tangents_here, values);
     // Eager raises when the backward gets here, so it must get here.
     const bool raises = std::ranges::any_of(gradients.raises,
                                             [](const std::string& text) { return !text.empty(); });
@@ -139,20 +138,20 @@ class Builder {
   }
 
   /// Where the data of a gradient does not say from which tangents it comes.
-  void mark_arrivals(const Arrivals& arrivals, const Differentiation& task,
-                     const std::vector<ir::ValueId>& tangents, std::vector<ir::ValueId>& values) {
+  void mark_origins(const GradientOrigins& origins, const Differentiation& task,
+                    const std::vector<ir::ValueId>& tangents, std::vector<ir::ValueId>& values) {
     if (tangents.size() < 2) return;
     const std::vector<bool> any = depends_on(graph_, tangents, values);
     const bool unclear = std::ranges::any_of(values, [&, i = size_t{0}](ir::ValueId id) mutable {
       return !any[i++] && id != ir::kNoValue;
     });
-    if (!unclear && !arrivals.has_custom_functions()) return;
+    if (!unclear && !origins.has_custom_functions()) return;
     std::vector<std::vector<bool>> depends;
     for (ir::ValueId tangent : tangents)
       depends.push_back(depends_on(graph_, {&tangent, 1}, values));
     for (size_t i = 0; i < values.size(); ++i) {
       if (values[i] == ir::kNoValue) continue;
-      const std::vector<bool> from = arrivals.at(task.wanted[i]);
+      const std::vector<bool> from = origins.of(task.wanted[i]);
       ir::Operand::Values read;
       bool differs = false;
       for (size_t k = 0; k < tangents.size(); ++k) {
@@ -170,21 +169,16 @@ class Builder {
   }
 
   void add_gradient(const Target& target, int64_t part, ir::ValueId value, bool raises) {
-    const ir::GradientFacts facts{.place = target.place, .after = target.after, .part = part};
-    const bool is_place = facts.place.of == Place::Of::Input &&
-                          signature_.inputs[static_cast<size_t>(facts.place.index)].is_place;
-    const bool of_input =
-        !is_place && facts.place.of == Place::Of::Input && !facts.after && part == 0 &&
-        std::ranges::find(signature_.gradients, facts.place, &ir::GradientFacts::place) ==
-            signature_.gradients.end();
+    const ir::CallTensor& tensor = target.of.tensor;
+    const ir::InputFacts* input =
+        tensor.is_input() ? &signature_.inputs[static_cast<size_t>(tensor.index)] : nullptr;
+    const bool of_input = input && !input->history_only && target.of.number == 0 && part == 0;
     if (value == ir::kNoValue && !of_input && !raises) return;
     const auto inputs = static_cast<int64_t>(signature_.inputs.size());
-    const int64_t index = of_input ? target.place.index : inputs + further_gradients_++;
-    std::string name;
-    if (target.place.of == Place::Of::Input)
-      name = signature_.inputs[static_cast<size_t>(target.place.index)].role.name;
-    outputs_.push_back({value, ir::Descriptor::grad(index, std::move(name))});
-    signature_.gradients.push_back(facts);
+    const int64_t index = of_input ? tensor.index : inputs + further_gradients_++;
+    outputs_.push_back(
+        {value, ir::Descriptor::grad(index, input ? input->role.name : std::string())});
+    signature_.gradients.push_back({.of = target.of, .part = part});
   }
 
   void order_inputs() {
@@ -205,7 +199,7 @@ class Builder {
   const std::vector<size_t> order_;
   std::vector<ir::ValueId> results_;
   std::vector<ir::Output> outputs_;
-  Ends ends_;
+  Endpoints endpoints_;
   std::vector<at::Tensor> tangents_;  // one per root
   std::vector<ir::ValueId> tangent_values_;
   BackwardEffects effects_;

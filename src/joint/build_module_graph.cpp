@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "ir/tensor_data.h"
-#include "joint/cut.h"
+#include "joint/gradient_stop.h"
 #include "joint/gradients.h"
 #include "joint/release_groups.h"
 #include "signature/read_signature.h"
@@ -60,14 +60,15 @@ std::vector<at::Tensor> gradients_of(tracing::Trace& trace, const std::vector<In
   recording.set_phase(ir::Phase::Backward);
   const at::Tensor& loss = trace.results().tensors[static_cast<size_t>(loss_output)];
   Differentiation task;
-  std::deque<Cut> cuts;
+  std::deque<GradientStop> stops;
   task.roots.push_back(torch::autograd::impl::gradient_edge(loss));
   task.tangents.push_back(at::ones_like(loss.detach()));
   for (const Input& input : inputs) {
     if (!input.stand_in || !wants_gradient(*input.stand_in)) continue;
-    task.wanted.push_back(input.stand_in->edge);
+    const torch::autograd::Edge& edge = input.stand_in->histories.front();
+    task.wanted.push_back(edge);
     // Inputs of a graph are independent of each other: a view does not lead to its base.
-    if (is_view_member(trace, *input.stand_in)) cuts.emplace_back(input.stand_in->edge).close();
+    if (is_view_member(trace, *input.stand_in)) stops.emplace_back(edge).close();
   }
   const size_t inputs_before = trace.stand_ins().size();
   const Gradients found = differentiate(recording, task);

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "joint/backward_writes.h"
-#include "joint/ends.h"
+#include "joint/endpoints.h"
 #include "joint/gradients.h"
 #include "signature/storage_of.h"
 #include "tracing/traced_tensor.h"
@@ -12,12 +12,12 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <unordered_set>
 
 namespace tandem::joint {
 namespace {
 
-using ir::Place;
+using ir::CallTensor;
+using ir::History;
 
 [[noreturn]] void report_difference(const std::string& what) {
   throw UserError(
@@ -28,11 +28,11 @@ using ir::Place;
                 "and variables"));
 }
 
-/// From places of the call to places of the trace, whose inputs are more and in another order.
-class PlaceMap {
+/// From histories of the call to those of the trace, whose inputs are more and in another order.
+class HistoryMap {
  public:
-  PlaceMap(const tracing::Trace& trace, const signature::Reading& reading,
-           const Derivation& derivation)
+  HistoryMap(const tracing::Trace& trace, const signature::Reading& reading,
+             const Derivation& derivation)
       : reading_(reading), derivation_(derivation) {
     const std::vector<size_t> order = signature::calling_order(trace);
     std::vector<int64_t> position(order.size());
@@ -46,19 +46,26 @@ class PlaceMap {
     }
   }
 
-  Place operator()(const Place& place) const {
-    const auto index = static_cast<size_t>(place.index);
-    if (place.of == Place::Of::Input) return {place.of, inputs_[index]};
-    if (place.of == Place::Of::Group) {
-      const int64_t member = derivation_.of.groups[index].members.front();
-      return {place.of, group_of(inputs_[static_cast<size_t>(member)])};
-    }
-    return place;
+  /// Of a tensor that the trace does not have the index is -1. An input that nobody reads is passed
+  /// apart from those that it was a view with: writes to them give it no history, so it may have
+  /// fewer here than in the call. The first and the last stay what they are.
+  History operator()(const History& history) const {
+    const CallTensor tensor = here(history.tensor);
+    if (tensor.index < 0 || history.number == 0) return {tensor, 0};
+    const int64_t last = reading_.signature.histories(tensor) - 1;
+    if (derivation_.of.is_new_last(history)) return {tensor, last};
+    return {tensor, std::min(history.number, std::max<int64_t>(last - 1, 0))};
   }
 
  private:
-  int64_t group_of(int64_t input) const {
-    return input < 0 ? -1 : reading_.signature.inputs[static_cast<size_t>(input)].group;
+  CallTensor here(const CallTensor& tensor) const {
+    const auto index = static_cast<size_t>(tensor.index);
+    if (tensor.is_input()) return CallTensor::input(inputs_[index]);
+    if (!tensor.is_group()) return tensor;
+    const int64_t input =
+        inputs_[static_cast<size_t>(derivation_.of.groups[index].members.front())];
+    return CallTensor::group(
+        input < 0 ? -1 : reading_.signature.inputs[static_cast<size_t>(input)].group);
   }
 
   const signature::Reading& reading_;
@@ -91,39 +98,84 @@ void drop_unreached(const tracing::Trace& trace, const std::vector<at::Tensor>& 
 }
 
 /// Whether the way from a defined tangent to the target raises in eager.
-bool raises(const Derivation& derivation, const PlaceMap& here, const Target& target) {
+bool raises(const Derivation& derivation, const HistoryMap& here, const Target& target) {
   for (size_t i = 0; i < derivation.of.tangents.size(); ++i) {
     if (!derivation.defined[i]) continue;
     for (int64_t position : derivation.of.tangents[i].raises_in) {
-      const ir::GradientFacts& facts = derivation.of.gradients[static_cast<size_t>(position)];
-      if (facts.after == target.after && here(facts.place) == target.place) return true;
+      if (here(derivation.of.gradients[static_cast<size_t>(position)].of) == target.of) return true;
     }
   }
   return false;
 }
 
+/// Gives the arguments that nobody reads the histories for which they were passed.
+void pass_histories(tracing::Trace& trace, const Endpoints& endpoints, const HistoryMap& here,
+                    const Derivation& derivation) {
+  const std::vector<size_t> positions = derivation.positions().histories;
+  std::vector<torch::autograd::Edge> passed;
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const History& history = derivation.histories[i];
+    const History mine = here(history);
+    const bool is_gone = mine.tensor.index < 0 || (history.number > 0 && mine.number == 0);
+    // Nobody can ask for that of a view that has gone: what arrives there goes on to its base.
+    if (is_gone || !trace.argument(positions[i]).requires_grad()) continue;
+    torch::autograd::Edge edge = endpoints.edge_of(mine);
+    if (!edge.is_valid() || std::ranges::find(passed, edge) != passed.end()) continue;
+    passed.push_back(edge);
+    trace.pass_for_history(positions[i], std::move(edge));
+  }
+}
+
+/// The gradients of the part and their targets among those that were differentiated; -1: none.
+/// Where several histories of the call are one here, the last takes what arrives.
+std::vector<int64_t> targets_of_gradients(const std::vector<const Target*>& wanted,
+                                          const HistoryMap& here, const Derivation& derivation) {
+  std::vector<int64_t> targets;
+  for (const ir::GradientFacts& facts : derivation.of.gradients) {
+    if (facts.part != static_cast<int64_t>(derivation.part)) continue;
+    const auto target = std::ranges::find(wanted, here(facts.of), &Target::of);
+    if (target == wanted.end()) {
+      targets.push_back(-1);
+      continue;
+    }
+    const int64_t position = target - wanted.begin();
+    std::ranges::replace(targets, position, -1);
+    targets.push_back(position);
+  }
+  return targets;
+}
+
 }  // namespace
+
+ir::GradientArguments<size_t> Derivation::positions() const {
+  return ir::unpack({arguments, replaced.size(), histories.size(), generators.size(),
+                     static_cast<size_t>(std::ranges::count(defined, true))});
+}
 
 std::vector<at::Tensor> record_gradients(tracing::Trace& trace, const signature::Reading& reading,
                                          const Derivation& derivation) {
-  const PlaceMap here(trace, reading, derivation);
-  Ends ends(trace, reading);
+  const HistoryMap here(trace, reading, derivation);
+  Endpoints endpoints(trace, reading);
+  const auto root_of = [&](size_t tangent) {
+    const History history = here(derivation.of.tangents[tangent].of);
+    const auto root = std::ranges::find(endpoints.roots(), history, &Root::of);
+    if (root == endpoints.roots().end())
+      report_difference("a result or argument has no gradient that had one");
+    return root;
+  };
   Differentiation task;
-  size_t next = derivation.first_tangent();
+  const std::vector<size_t> tangents = derivation.positions().tangents;
   int64_t part = 0;
   for (size_t i = 0; i < derivation.of.tangents.size(); ++i) {
+    if (derivation.of.tangents[i].part != static_cast<int64_t>(derivation.part)) continue;
+    const auto root = root_of(i);
     if (!derivation.defined[i]) continue;
-    const auto root =
-        std::ranges::find(ends.roots(), here(derivation.of.tangents[i].place), &Root::place);
-    if (root == ends.roots().end())
-      report_difference("a result or argument has no gradient that had one");
     part = root->part;
+    task.tangents.push_back(trace.argument(tangents[task.roots.size()]));
     task.roots.push_back(root->edge);
-    task.tangents.push_back(trace.argument(next++));
   }
-  const std::vector<const Target*> all = ends.prepare(part);
   // What raises was not asked for, or the backward would have raised by now.
-  std::vector<const Target*> wanted = all;
+  std::vector<const Target*> wanted = endpoints.prepare(part);
   std::erase_if(wanted, [&](const Target* target) { return raises(derivation, here, *target); });
   for (const Target* target : wanted) task.wanted.push_back(target->edge);
   const size_t inputs_before = trace.stand_ins().size();
@@ -131,55 +183,14 @@ std::vector<at::Tensor> record_gradients(tracing::Trace& trace, const signature:
   std::vector<at::Tensor> found = differentiate_with_history(trace.recording(), task);
   check_nothing_lifted(trace, inputs_before);
   writes.check();
-  if (ends.parts() > 1) drop_unreached(trace, task.tangents, found);
+  if (endpoints.parts() > 1) drop_unreached(trace, task.tangents, found);
 
-  const auto find_in = [&](const std::vector<const Target*>& targets, const Place& place,
-                           bool after) {
-    return std::ranges::find_if(targets, [&](const Target* target) {
-      return target->after == after && target->place == here(place);
-    });
-  };
-  const auto find_target = [&](const Place& place, bool after) {
-    return find_in(wanted, place, after);
-  };
-  // An input that nobody reads is passed apart from others that it was a view with: a change of
-  // theirs does not renew its history, and what belongs to the new one arrives at the old one.
-  const auto target_of = [&](const ir::GradientFacts& facts) {
-    const bool moved = find_target(facts.place, true) == wanted.end() &&
-                       std::ranges::any_of(derivation.beyond, [&](const ir::GradientFacts& other) {
-                         return other.after && other.place == facts.place;
-                       });
-    if (!moved) return find_target(facts.place, facts.after);
-    return facts.after ? find_target(facts.place, false) : wanted.end();
-  };
-  for (size_t i = 0; i < derivation.beyond.size(); ++i) {
-    const auto target = find_in(all, derivation.beyond[i].place, derivation.beyond[i].after);
-    if (target != all.end()) trace.move_edge(derivation.first_beyond() + i, (*target)->edge);
-  }
-  for (size_t i = 0; i < derivation.roots.size(); ++i) {
-    const Place place = here(derivation.of.tangents[derivation.roots[i]].place);
-    const auto root = std::ranges::find(ends.roots(), place, &Root::place);
-    if (root == ends.roots().end()) report_difference("a result has no gradient that had one");
-    trace.move_edge(derivation.first_root() + i, root->edge);
-  }
-  for (size_t i = 0; i < derivation.views.size(); ++i) {
-    const size_t n = derivation.first_view() + i;
-    const Place place = here({Place::Of::Input, static_cast<int64_t>(derivation.views[i])});
-    // Nobody can ask for it any more: what arrives there goes on to the base.
-    if (place.index < 0 || !trace.argument(n).requires_grad()) continue;
-    const size_t at = signature::calling_order(trace)[static_cast<size_t>(place.index)];
-    const auto edge = torch::autograd::impl::gradient_edge(trace.stand_ins()[at].tensor);
-    const bool is_base = std::ranges::find(ends.roots(), edge, &Root::edge) != ends.roots().end();
-    if (!is_base) trace.move_edge(n, edge);
-  }
+  pass_histories(trace, endpoints, here, derivation);
   std::vector<at::Tensor> gradients;
-  for (const ir::GradientFacts& facts : derivation.of.gradients) {
-    if (facts.part != static_cast<int64_t>(derivation.part)) continue;
+  for (int64_t target : targets_of_gradients(wanted, here, derivation)) {
     at::Tensor& gradient = gradients.emplace_back();
-    const auto target = target_of(facts);
-    if (target == wanted.end()) continue;
-    const at::Tensor& value = found[static_cast<size_t>(target - wanted.begin())];
-    if (value.defined()) gradient = apart_from_written_inputs(trace, value);
+    if (target < 0 || !found[static_cast<size_t>(target)].defined()) continue;
+    gradient = apart_from_written_inputs(trace, found[static_cast<size_t>(target)]);
   }
   return gradients;
 }

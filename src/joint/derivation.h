@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ir/gradient_arguments.h"
 #include "signature/read_signature.h"
 #include "tandem/ir/signature.h"
 #include "tracing/trace.h"
@@ -15,8 +16,8 @@ namespace tandem::joint {
 /// The step from a call to the gradients that one of its autograd nodes gives, as a function of the
 /// call's inputs and tangents: what a backward with create_graph has to compute.
 ///
-/// That function is traced like any other, so that it can be differentiated in turn. It takes the
-/// arguments of the call, then as many tensors as the lists below say, then the defined tangents.
+/// That function is traced like any other, so that it can be differentiated in turn. What it takes
+/// is named in ir::GradientArguments.
 struct Derivation {
   ir::Signature of;                // the call
   std::vector<at::Tensor> lifted;  // by the call, in the order of its inputs
@@ -26,24 +27,15 @@ struct Derivation {
 
   /// Closed-over tensors that the call writes: what they were before is passed.
   std::vector<at::Tensor> replaced;
-  /// Gradients of the part whose way on does not begin at an input as the call found it: at a
-  /// rewritten input, at a leaf that the function made. The gradients depend on such tensors, too;
-  /// one of the same kind is passed, with the place in autograd's graph that it has.
-  std::vector<ir::GradientFacts> beyond;
-  /// Tangents of the part: results and rewritten inputs whose new values formulas have saved. As
-  /// above.
-  std::vector<size_t> roots;
-  /// Inputs that are views of a group which the part rewrites: formulas may have saved what such a
-  /// view shows when the call ends. As above.
-  std::vector<size_t> views;
+  /// Histories on which the gradients depend, too, and which no argument of the call has: those of
+  /// results whose values formulas have saved, of rewritten inputs, of leaves that the function
+  /// made. A tensor of the same kind is passed, with this history.
+  std::vector<ir::History> histories;
   /// What the call drew from, none standing for the default one: where they stood is passed.
   std::vector<std::optional<at::Generator>> generators;
 
-  size_t first_beyond() const { return arguments + replaced.size(); }
-  size_t first_root() const { return first_beyond() + beyond.size(); }
-  size_t first_view() const { return first_root() + roots.size(); }
-  size_t first_state() const { return first_view() + views.size(); }
-  size_t first_tangent() const { return first_state() + generators.size(); }
+  /// Of what the function takes, in the list of its tensors.
+  ir::GradientArguments<size_t> positions() const;
 };
 
 /// Differentiates the results of a trace, with a history. One gradient per gradient that the

@@ -44,7 +44,7 @@ std::vector<at::Tensor> differentiate_with_history(tracing::Recording& recording
                                                    const Differentiation& task);
 
 /// Takes out gradients that depend on none of the tangents: a custom function's node turns the
-/// missing gradient behind a closed cut into zeros.
+/// missing gradient behind a closed stop into zeros.
 void drop_independent(const ir::Graph& graph, std::span<const ir::ValueId> tangents,
                       std::vector<ir::ValueId>& gradients);
 

@@ -10,7 +10,6 @@
 #include "passes/registry.h"
 #include "passes/remove_dead_nodes.h"
 #include "pipeline/options.h"
-#include "runtime/backward/gradient_call.h"
 #include "runtime/backward/primals.h"
 #include "signature/read_signature.h"
 #include "tracing/ambient.h"
@@ -93,13 +92,11 @@ runtime::GradientFunctions::Make derive(std::shared_ptr<const Program> program, 
                            .part = part,
                            .defined = defined,
                            .replaced = {},
-                           .beyond = {},
-                           .roots = entry.plan().parts[part].tangents,
-                           .views = runtime::views_of(entry.signature(), entry.plan(), part),
+                           .histories = {},
                            .generators = entry.primals().generators};
     for (size_t i : entry.primals().replaced) step.replaced.push_back(entry.lifted()[i]);
-    for (const auto& edge : runtime::edges_beyond(entry, part))
-      step.beyond.push_back(entry.signature().gradients[static_cast<size_t>(edge.position)]);
+    for (const runtime::CallPlan::PassedHistory& one : entry.plan().parts[part].passed)
+      step.histories.push_back(one.of);
     derived->derivations.push_back(std::move(step));
     return compile_gradients(std::move(derived), options);
   };

@@ -63,15 +63,19 @@ std::vector<std::string> Program::tensor_names(const detail::Flat& arguments) co
   std::vector<std::string> names = function.tensor_names(own_arguments(*this, arguments));
   for (size_t order = 0; order < derivations.size(); ++order) {
     const joint::Derivation& one = derivations[order];
+    ir::GradientArguments<std::string> named{.arguments = std::move(names)};
     for (size_t i = 0; i < one.replaced.size(); ++i)
-      names.push_back(base::str("written closed-over tensor ", i, " as it was before the call"));
-    for (size_t i = 0; i < one.beyond.size() + one.roots.size() + one.views.size(); ++i)
-      names.push_back(base::str("tensor ", i, " as the call leaves it"));
+      named.replaced.push_back(
+          base::str("written closed-over tensor ", i, " as it was before the call"));
+    for (size_t i = 0; i < one.histories.size(); ++i)
+      named.histories.push_back(base::str("tensor ", i, " as the call leaves it"));
     for (size_t i = 0; i < one.generators.size(); ++i)
-      names.push_back(base::str("state of generator ", i));
+      named.states.push_back(base::str("state of generator ", i));
     for (size_t i = 0; i < one.defined.size(); ++i) {
-      if (one.defined[i]) names.push_back(base::str("tangent ", i, " of order ", order + 1));
+      if (one.defined[i])
+        named.tangents.push_back(base::str("tangent ", i, " of order ", order + 1));
     }
+    names = ir::pack(std::move(named));
   }
   return names;
 }
@@ -79,8 +83,8 @@ std::vector<std::string> Program::tensor_names(const detail::Flat& arguments) co
 std::vector<tracing::Replacement> Program::replacements() const {
   std::vector<tracing::Replacement> all;
   for (const joint::Derivation& one : derivations) {
-    for (size_t i = 0; i < one.replaced.size(); ++i)
-      all.push_back({one.replaced[i], one.arguments + i});
+    const std::vector<size_t> positions = one.positions().replaced;
+    for (size_t i = 0; i < one.replaced.size(); ++i) all.push_back({one.replaced[i], positions[i]});
   }
   return all;
 }
@@ -90,8 +94,7 @@ ProgramRun run_program(const Program& program, tracing::Trace& trace) {
   std::vector<std::vector<at::Tensor>> states(program.derivations.size());
   for (size_t i = program.derivations.size(); i-- > 0;) {
     const joint::Derivation& one = program.derivations[i];
-    for (size_t k = 0; k < one.generators.size(); ++k)
-      states[i].push_back(trace.argument(one.first_state() + k));
+    for (size_t position : one.positions().states) states[i].push_back(trace.argument(position));
     states[i] = exchange_states(one, states[i]);
   }
   const ir::NodeId before = trace.recording().graph().last_node();

@@ -15,10 +15,11 @@ namespace autograd = torch::autograd;
 namespace functionalization = at::functionalization;
 using tracing::StandIn;
 
-/// The edge before and after tells what autograd saw; counters of no-grad and hidden writes do not.
-bool history_changed(const at::Tensor& tensor, const autograd::Edge& edge) {
+/// The history before and after tells what autograd saw; counters of no-grad and hidden writes do
+/// not.
+bool history_changed(const at::Tensor& tensor, const autograd::Edge& before) {
   return tensor.requires_grad() && !tensor.is_leaf() &&
-         !(autograd::impl::gradient_edge(tensor) == edge);
+         !(autograd::impl::gradient_edge(tensor) == before);
 }
 
 ir::StorageChange storage_change(const StandIn& stand_in, at::FunctionalTensorWrapper& wrapper) {
@@ -64,15 +65,14 @@ ir::InputFacts input_facts(const tracing::Trace& trace, const StandIn& stand_in)
   facts.duplicate_of = stand_in.duplicate_of;
   facts.counter_of = stand_in.counter_of;
   facts.closed_over = stand_in.closed_over && facts.role.role == ir::Role::UserInput;
-  facts.is_place = stand_in.is_place;
+  facts.history_only = stand_in.history_only;
   facts.version_delta = tracing::version_of(tensor) - stand_in.version;  // before any sync
   facts.storage = storage_change(stand_in, *wrapper);
   facts.data_written = wrapper->has_data_mutation();
-  facts.written_in_grad_mode =
-      facts.data_written && !wrapper->are_all_mutations_under_no_grad_or_inference_mode();
   facts.requires_grad_after = tensor.requires_grad();
   facts.is_leaf_after = tensor.is_leaf();
-  facts.history_changed = history_changed(tensor, tracing::last_edge(stand_in));
+  facts.history_changed = history_changed(tensor, tracing::last_history(stand_in));
+  facts.histories = histories_of(stand_in) + facts.history_changed;
   switch (facts.storage) {
     case ir::StorageChange::Replaced:
       facts.set_to = owner_of_memory(trace, stand_in);
@@ -95,6 +95,10 @@ ir::InputFacts input_facts(const tracing::Trace& trace, const StandIn& stand_in)
       (wrapper->has_metadata_mutation() || facts.storage != ir::StorageChange::None) &&
       (!has_geometry_of(tensor, stand_in.real) || (facts.history_changed && !facts.data_written));
   return facts;
+}
+
+int64_t histories_of(const StandIn& stand_in) {
+  return std::max<int64_t>(1, std::ssize(stand_in.histories));
 }
 
 bool is_reshaped(const StandIn& stand_in) {

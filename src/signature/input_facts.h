@@ -12,6 +12,9 @@ ir::InputFacts input_facts(const tracing::Trace& trace, const tracing::StandIn& 
 /// The same for the base of a group; `members` are left to the caller.
 ir::GroupFacts group_facts(const tracing::Trace& trace, const tracing::Group& group);
 
+/// How many histories an input has by itself, writes that autograd sees left out.
+int64_t histories_of(const tracing::StandIn& stand_in);
+
 /// Whether the function made it another view in place: t_, squeeze_, as_strided_, ...
 bool is_reshaped(const tracing::StandIn& stand_in);
 

@@ -10,8 +10,8 @@ namespace {
 
 /// Turns positions among the stand-ins into positions among the inputs.
 void reorder(ir::InputFacts& facts, const std::vector<int64_t>& position) {
-  for (int64_t* place : {&facts.duplicate_of, &facts.counter_of, &facts.set_to}) {
-    if (*place >= 0) *place = position[static_cast<size_t>(*place)];
+  for (int64_t* other : {&facts.duplicate_of, &facts.counter_of, &facts.set_to}) {
+    if (*other >= 0) *other = position[static_cast<size_t>(*other)];
   }
 }
 
@@ -50,8 +50,11 @@ void add_groups(const tracing::Trace& trace, const std::vector<int64_t>& positio
       input.group = static_cast<int64_t>(signature.groups.size());
       // A view renews its grad_fn whenever its base was written, also without autograd.
       if (group.is_root) {
-        input.history_changed = facts.history_changed ||
-                                (input.history_changed && is_reshaped(trace.stand_ins()[stand_in]));
+        const tracing::StandIn& one = trace.stand_ins()[stand_in];
+        const bool is_view = !one.tensor.is_same(group.tensor);
+        input.history_changed =
+            facts.history_changed || (input.history_changed && is_reshaped(one));
+        input.histories = (is_view ? input.requires_grad_after : facts.history_changed) ? 2 : 1;
       }
     }
     signature.groups.push_back(std::move(facts));
@@ -59,11 +62,12 @@ void add_groups(const tracing::Trace& trace, const std::vector<int64_t>& positio
   }
 }
 
-/// The function ran, but for its results only.
-void drop_effects(ir::Signature& signature) {
-  for (ir::InputFacts& facts : signature.inputs) {
+/// The function ran, but for its results only. Its reads still belong to histories of their own.
+void drop_effects(const std::vector<const tracing::StandIn*>& inputs, ir::Signature& signature) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    ir::InputFacts& facts = signature.inputs[i];
+    facts.histories = histories_of(*inputs[i]);
     facts.data_written = facts.history_changed = facts.metadata_changed = false;
-    facts.written_in_grad_mode = false;
     facts.version_delta = 0;
     facts.requires_grad_after = facts.requires_grad;
     facts.is_leaf_after = facts.is_leaf;
@@ -72,6 +76,15 @@ void drop_effects(ir::Signature& signature) {
   }
   for (ir::GroupFacts& facts : signature.groups) facts.history_changed = false;
   signature.grad_mode_after.reset();
+}
+
+/// Of an input that was reshaped and written.
+void note_geometry(const at::Tensor& reshaped, ir::InputFacts& facts) {
+  if (!reshaped.defined()) return;
+  ir::TensorType type = *facts.type_after;
+  type.strides.assign(reshaped.strides().begin(), reshaped.strides().end());
+  facts.type_after = std::make_shared<const ir::TensorType>(std::move(type));
+  facts.offset_after = reshaped.storage_offset();
 }
 
 }  // namespace
@@ -108,7 +121,7 @@ Reading read_signature(tracing::Trace& trace, Effects effects) {
     signature.equalities.push_back(facts);
   }
   signature.grad_mode_after = trace.grad_mode_after();
-  if (effects == Effects::Dropped) drop_effects(signature);
+  if (effects == Effects::Dropped) drop_effects(inputs, signature);
   check_inputs(trace, signature, order);
 
   const ir::Graph& graph = trace.recording().graph();
@@ -119,6 +132,8 @@ Reading read_signature(tracing::Trace& trace, Effects effects) {
     if (facts.metadata_changed || facts.storage != ir::StorageChange::None) {
       facts.type_after = graph.value(value).tensor_type();
       facts.offset_after = inputs[i]->tensor.storage_offset();
+      if (facts.data_written && facts.storage == ir::StorageChange::None && facts.group < 0)
+        note_geometry(reshaped_as_in_run(trace, *inputs[i]), facts);
     }
   }
   reading.bases = add_output_facts(trace, inputs, signature);

@@ -2,12 +2,15 @@
 
 #include "base/error.h"
 #include "ops/memory/flat_memory.h"
+#include "ops/memory/view_replay.h"
 #include "ops/op_table.h"
 #include "signature/storage_of.h"
+#include "tracing/ambient.h"
 #include "tracing/traced_tensor.h"
 
 #include <ATen/FunctionalStorageImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -73,6 +76,21 @@ class SameViews {
   std::map<ir::ValueId, ir::ValueId> first_;
 };
 
+bool has_path(const ir::Graph& graph, const SameViews& same, ir::ValueId root, ir::ValueId value) {
+  while (same(value) != same(root)) {
+    const ir::Node* view = view_op(graph, value);
+    if (!view) return false;
+    value = source_of(*view);
+  }
+  return true;
+}
+
+/// The memory that a traced tensor shows, as a whole.
+ir::ValueId whole_of(const at::Tensor& tensor) {
+  auto* storage = static_cast<at::functionalization::FunctionalStorageImpl*>(storage_of(tensor));
+  return tracing::current_value(storage->base());
+}
+
 /// Builds one replay graph. Results of one `split` keep their common origin; two outputs that are
 /// the same view of the same tensor stay two tensors.
 class Builder {
@@ -86,7 +104,7 @@ class Builder {
             .id();
   }
 
-  void set_source(ir::Place source, bool as_found, bool detached) {
+  void set_source(ir::CallTensor source, bool as_found, bool detached) {
     replay_.source = source;
     replay_.as_found = as_found;
     replay_.detached = detached;
@@ -181,13 +199,13 @@ class Replays {
       return;
     }
     if (facts.kind == ir::OutputKind::AliasOfBase) {
-      replay({ir::Place::Of::Base, facts.source}, false,
+      replay(ir::CallTensor::base(facts.source), false,
              reading_.bases[static_cast<size_t>(facts.source)].value, value, index);
       return;
     }
     if (facts.kind == ir::OutputKind::AliasOfOutput) {
       const at::Tensor& source = trace_.results().tensors[static_cast<size_t>(facts.source)];
-      replay({ir::Place::Of::Output, facts.source}, false, tracing::current_value(source), value,
+      replay(ir::CallTensor::output(facts.source), false, tracing::current_value(source), value,
              index);
       return;
     }
@@ -206,17 +224,17 @@ class Replays {
       replay_of_group(facts, group, value, index);
     } else if (const auto member = member_above(result, value)) {
       facts.source = *member;
-      replay({ir::Place::Of::Input, *member}, true,
+      replay(ir::CallTensor::input(*member), true,
              inputs_[static_cast<size_t>(*member)]->entry_value, value, index);
     } else {
-      replay({ir::Place::Of::Input, facts.source}, true, whole_of(result), value, index);
+      replay(ir::CallTensor::input(facts.source), true, whole_of(result), value, index);
     }
   }
 
   void replay_of_group(ir::OutputFacts& facts, int64_t group, ir::ValueId value, size_t index) {
     facts.kind = ir::OutputKind::AliasOfGroup;
     facts.source = group;
-    replay({ir::Place::Of::Group, group}, false, whole_of(trace_.results().tensors[index]), value,
+    replay(ir::CallTensor::group(group), false, whole_of(trace_.results().tensors[index]), value,
            index);
   }
 
@@ -227,7 +245,7 @@ class Replays {
         tracing::current_value(trace_.results().tensors[static_cast<size_t>(source)]);
     const ir::TypePtr& type = graph_.value(value).tensor_type();
     ir::ViewReplay replay;
-    replay.source = {ir::Place::Of::Base, base};
+    replay.source = ir::CallTensor::base(base);
     replay.graph.set_name("views");
     const ir::ValueId input =
         replay.graph
@@ -263,11 +281,6 @@ class Replays {
     return std::nullopt;
   }
 
-  static ir::ValueId whole_of(const at::Tensor& result) {
-    auto* storage = static_cast<at::functionalization::FunctionalStorageImpl*>(storage_of(result));
-    return tracing::current_value(storage->base());
-  }
-
   /// A view that was written has its history from the base, whatever it was taken of.
   bool is_renewed(const at::Tensor& result, int64_t group) const {
     if (!result.is_view() || !result.requires_grad() || result.is_leaf()) return false;
@@ -296,7 +309,7 @@ class Replays {
         facts.source = *input;
         require_replayable(facts, *input, index);
         const bool detached = !detaches && is_stranger(result, at == value, *input);
-        replay({ir::Place::Of::Input, *input}, false, at, value, index, detached);
+        replay(ir::CallTensor::input(*input), false, at, value, index, detached);
         return true;
       }
       const ir::Node* view = view_op(graph_, at);
@@ -319,7 +332,7 @@ class Replays {
         continue;
       }
       facts.source = static_cast<int64_t>(i);
-      replay({ir::Place::Of::Input, facts.source}, true, inputs_[i]->entry_value, value, index);
+      replay(ir::CallTensor::input(facts.source), true, inputs_[i]->entry_value, value, index);
       return true;
     }
     return false;
@@ -382,16 +395,11 @@ class Replays {
   }
 
   bool has_path(ir::ValueId root, ir::ValueId value) const {
-    while (same_(value) != same_(root)) {
-      const ir::Node* view = view_op(graph_, value);
-      if (!view) return false;
-      value = source_of(*view);
-    }
-    return true;
+    return signature::has_path(graph_, same_, root, value);
   }
 
-  void replay(ir::Place source, bool as_found, ir::ValueId root, ir::ValueId value, size_t index,
-              bool detached = false) {
+  void replay(ir::CallTensor source, bool as_found, ir::ValueId root, ir::ValueId value,
+              size_t index, bool detached = false) {
     if (!has_path(root, value)) {
       TANDEM_UNSUPPORTED("signature", "output ", index,
                          " shares memory with an input or another output in a way that view ops "
@@ -400,15 +408,15 @@ class Replays {
                          "\n  remedy: return a copy of it (clone())");
     }
     // What is detached has a handle of its own, its views with it.
-    const std::tuple key{source.of, source.index, as_found, detached ? first_like(index) + 1 : 0};
+    const std::tuple key{source.kind, source.index, as_found, detached ? first_like(index) + 1 : 0};
     auto it = builders_.find(key);
     if (it == builders_.end()) {
       it = builders_.try_emplace(key, graph_, same_, root).first;
       it->second.set_source(source, as_found, detached);
     }
     // Of inference tensors autograd knows nothing, and a view of one must stay what it is.
-    const bool of_inference = source.of == ir::Place::Of::Input &&
-                              inputs_[static_cast<size_t>(source.index)]->real.is_inference();
+    const bool of_inference =
+        source.is_input() && inputs_[static_cast<size_t>(source.index)]->real.is_inference();
     it->second.add_output(value, static_cast<int64_t>(index),
                           of_inference || trace_.results().tensors[index].is_view(),
                           first_like(index));
@@ -430,10 +438,22 @@ class Replays {
   const std::vector<const tracing::StandIn*>& inputs_;
   Reading& reading_;
   const SameViews same_;
-  std::map<std::tuple<ir::Place::Of, int64_t, bool, size_t>, Builder> builders_;
+  std::map<std::tuple<ir::CallTensor::Kind, int64_t, bool, size_t>, Builder> builders_;
 };
 
 }  // namespace
+
+at::Tensor reshaped_as_in_run(const tracing::Trace& trace, const tracing::StandIn& input) {
+  const ir::Graph& graph = trace.recording().graph();
+  const ir::ValueId value = tracing::current_value(input.tensor), whole = whole_of(input.tensor);
+  const SameViews same(graph);
+  if (!has_path(graph, same, whole, value)) return {};
+  Builder builder(graph, same, whole);
+  builder.add_output(value, 0, /*is_view=*/true, 0);
+  const tracing::OutsideTrace outside;
+  const at::NoGradGuard no_grad;
+  return ops::replay_views(builder.take(), input.real.detach(), {false}).front();
+}
 
 void add_view_replays(const tracing::Trace& trace,
                       const std::vector<const tracing::StandIn*>& inputs, Reading& reading) {

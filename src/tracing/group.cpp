@@ -89,7 +89,7 @@ Group make_group(Recording& recording, std::span<const at::Tensor> members, int6
                                "base" + std::to_string(index), caller_in_inference_mode);
   group.tensor = std::move(base.tensor);
   group.input = base.input;
-  group.edge = base.edge;
+  group.edge = last_history(base);
   group.requires_grad = base.requires_grad;
   group.is_leaf = base.is_leaf;
   return group;
@@ -121,7 +121,7 @@ StandIn make_member(Recording& recording, const Group& group, const at::Tensor& 
     // A view made without grad could not be written in grad mode.
     at::AutoGradMode grad_mode(!real.is_inference());
     member.tensor = real.is_same(group.real) ? group.tensor : as_member();
-    if (real.requires_grad()) member.edge = autograd::impl::gradient_edge(member.tensor);
+    if (real.requires_grad()) member.histories = {autograd::impl::gradient_edge(member.tensor)};
   } else {
     {
       at::AutoDispatchBelowADInplaceOrView below;

@@ -95,10 +95,10 @@ class Walk {
     return false;
   }
 
-  /// The one that the stand-in had when the node was made.
+  /// The history that the stand-in had when the node was made.
   static autograd::Edge edge_at(const StandIn& stand_in, const autograd::Node& node) {
-    autograd::Edge found = stand_in.edge;
-    for (const autograd::Edge& edge : stand_in.renewed) {
+    autograd::Edge found = stand_in.histories.front();
+    for (const autograd::Edge& edge : stand_in.histories) {
       if (edge.function->sequence_nr() < node.sequence_nr()) found = edge;
     }
     return found;
@@ -109,14 +109,14 @@ class Walk {
   static void require_unwritten(const autograd::Node& node, const StandIn& stand_in) {
     // A view renews its history when it is asked for: its number says nothing about the write.
     const bool renewed = stand_in.tensor.is_view() && stand_in.tensor.grad_fn() &&
-                         stand_in.tensor.grad_fn() != stand_in.edge.function;
+                         stand_in.tensor.grad_fn() != stand_in.histories.front().function;
     // Writes come first among the edges of what they write: back to the last one before the node.
     const autograd::Node* write = stand_in.tensor.grad_fn().get();
-    while (!renewed && write && !is_entry(stand_in, write) &&
+    while (!renewed && write && !is_history_of(stand_in, write) &&
            write->sequence_nr() > node.sequence_nr()) {
       write = write->num_outputs() > 0 ? write->next_edge(0).function.get() : nullptr;
     }
-    if (!write || is_entry(stand_in, write)) return;
+    if (!write || is_history_of(stand_in, write)) return;
     TANDEM_UNSUPPORTED("trace", "the custom autograd function ", node.name(),
                        " is given a closed-over tensor that the function has written before",
                        "\n  remedy: pass the tensor to the compiled function as an argument");

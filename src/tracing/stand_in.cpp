@@ -89,34 +89,32 @@ void take_autograd_state(StandIn& stand_in, const at::Tensor& real) {
     enter(stand_in.tensor);
     stand_in.renews = real.is_view();
   }
-  stand_in.edge = autograd::impl::gradient_edge(stand_in.tensor);
+  stand_in.histories = {autograd::impl::gradient_edge(stand_in.tensor)};
 }
 
-const autograd::Edge& last_edge(const StandIn& stand_in) {
-  return stand_in.renewed.empty() ? stand_in.edge : stand_in.renewed.back();
+autograd::Edge last_history(const StandIn& stand_in) {
+  return stand_in.histories.empty() ? autograd::Edge() : stand_in.histories.back();
 }
 
-bool is_entry(const StandIn& stand_in, const autograd::Node* node) {
-  return stand_in.edge.function.get() == node ||
-         std::ranges::any_of(stand_in.renewed, [&](const autograd::Edge& edge) {
-           return edge.function.get() == node;
-         });
+bool is_history_of(const StandIn& stand_in, const autograd::Node* node) {
+  return std::ranges::any_of(
+      stand_in.histories, [&](const autograd::Edge& edge) { return edge.function.get() == node; });
 }
 
-void renew_edge(StandIn& stand_in) {
-  if (!stand_in.renews || version_of(stand_in.tensor) == stand_in.edge_version) return;
-  stand_in.edge_version = version_of(stand_in.tensor);
+void renew_history(StandIn& stand_in) {
+  if (!stand_in.renews || version_of(stand_in.tensor) == stand_in.history_version) return;
+  stand_in.history_version = version_of(stand_in.tensor);
   // A write that autograd has seen is its history from then on.
-  if (!(autograd::impl::gradient_edge(stand_in.tensor) == last_edge(stand_in))) return;
+  if (!(autograd::impl::gradient_edge(stand_in.tensor) == last_history(stand_in))) return;
   enter(stand_in.tensor);
-  stand_in.renewed.push_back(autograd::impl::gradient_edge(stand_in.tensor));
+  stand_in.histories.push_back(autograd::impl::gradient_edge(stand_in.tensor));
 }
 
 void note_entry_state(StandIn& stand_in) {
   stand_in.entry_value = current_value(stand_in.tensor);
   stand_in.requires_grad = stand_in.real.requires_grad();
   stand_in.is_leaf = stand_in.real.is_leaf();
-  stand_in.version = stand_in.edge_version = version_of(stand_in.tensor);
+  stand_in.version = stand_in.history_version = version_of(stand_in.tensor);
   // Weak: a strong handle makes a growing resize_ throw, none lets the address be used again.
   stand_in.storage = stand_in.tensor.storage().getWeakStorageImpl();
   stand_in.storage_bytes = stand_in.tensor.storage().nbytes();

@@ -22,16 +22,16 @@ struct StandIn {
   int64_t counter_of = -1;    // position of an earlier one with the same version counter
   int64_t group = -1;         // that it is a member of
   bool closed_over = false;   // the function reached the real tensor by itself
-  bool is_place = false;      // nobody reads it: `edge` is inside the function
-  /// Outside it is a view, whose grad_fn is made anew after any write to its memory: the edges of
-  /// which reads after such writes take the last, and the version at which that one was made.
-  std::vector<torch::autograd::Edge> renewed{};
+  bool history_only = false;  // nobody reads it: its history is one inside the function
+  /// Its histories by number, but for those that differentiable writes give it; none if it needs no
+  /// gradient. There is more than one if it `renews`: outside it is a view, whose grad_fn is made
+  /// anew after any write to its memory.
+  std::vector<torch::autograd::Edge> histories{};
   bool renews = false;
-  uint32_t edge_version = 0;
+  uint32_t history_version = 0;  // its version when the last one was made
 
   // as the function finds it
   ir::ValueId entry_value = ir::kNoValue;  // the input, or a view of the base of its group
-  torch::autograd::Edge edge{};            // where its gradient goes; invalid if it needs none
   uint32_t version = 0;
   bool requires_grad = false;
   bool is_leaf = true;
@@ -44,14 +44,14 @@ struct StandIn {
 StandIn make_stand_in(Recording& recording, const at::Tensor& real, ir::Descriptor role,
                       std::string name, bool caller_in_inference_mode);
 
-/// Mirrors requires_grad and leafness of the real tensor, with an edge of the trace's own.
+/// Mirrors requires_grad and leafness of the real tensor, with a history of the trace's own.
 void take_autograd_state(StandIn& stand_in, const at::Tensor& real);
-/// The edge that it has unless a differentiable op has written it.
-const torch::autograd::Edge& last_edge(const StandIn& stand_in);
-/// Whether the node is the end of one of its edges.
-bool is_entry(const StandIn& stand_in, const torch::autograd::Node* node);
-/// Gives it an edge of its own for the reads to come, if it renews and its version has moved.
-void renew_edge(StandIn& stand_in);
+/// The history that it has unless a differentiable op has written it; invalid if it needs none.
+torch::autograd::Edge last_history(const StandIn& stand_in);
+/// Whether one of its histories is this node.
+bool is_history_of(const StandIn& stand_in, const torch::autograd::Node* node);
+/// Gives it another history for the reads to come, if it renews and its version has moved.
+void renew_history(StandIn& stand_in);
 /// Keeps what the function will be compared with afterwards.
 void note_entry_state(StandIn& stand_in);
 

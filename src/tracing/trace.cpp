@@ -93,9 +93,9 @@ Trace::Trace(const detail::Flat& arguments, KnownTensors known, std::vector<std:
     const auto known = stands_at_.find(stand_in.unsafeGetTensorImpl());
     return known == stands_at_.end() ? nullptr : &stand_ins_[known->second].real;
   });
-  recording_.set_before_op([this] { renew_edges(); });
+  recording_.set_before_op([this] { renew_histories(); });
   recording_.set_after_write([this] {
-    renew_edges();
+    renew_histories();
     lend_histories();
   });
   recording_.set_compare_inputs(
@@ -185,7 +185,7 @@ void Trace::borrow_counter(StandIn& stand_in) {
   if (!real.version_counter().enabled() || stand_in.tensor.is_inference()) return;
   borrowed_.push_back({real.version_counter(), version_of(stand_in.real)});
   stand_in.tensor.unsafeGetTensorImpl()->set_version_counter(real.version_counter());
-  stand_in.version = stand_in.edge_version = version_of(stand_in.tensor);
+  stand_in.version = stand_in.history_version = version_of(stand_in.tensor);
 }
 
 Trace::~Trace() {
@@ -213,7 +213,7 @@ void Trace::share_counter(StandIn& stand_in) {
       if (view != nullptr && view->has_bw_view())
         view->set_attr_version(version_of(earlier.tensor));
     }
-    stand_in.version = stand_in.edge_version = version_of(stand_in.tensor);
+    stand_in.version = stand_in.history_version = version_of(stand_in.tensor);
     return;
   }
 }
@@ -322,8 +322,8 @@ void Trace::take_over_versions() {
 }
 
 /// Whatever has moved a version since the last op.
-void Trace::renew_edges() {
-  for (size_t i : renewing_) renew_edge(stand_ins_[i]);
+void Trace::renew_histories() {
+  for (size_t i : renewing_) renew_history(stand_ins_[i]);
 }
 
 void Trace::lend_histories() {
@@ -341,7 +341,7 @@ void Trace::run(const detail::FlatFunction& function) {
     results_ = function(stand_in_arguments_);
     recording_.lines().set_outermost(nullptr);  // what is recorded from here on, Tandem calls
     take_over_versions();
-    renew_edges();
+    renew_histories();
     if (!recording_.lent_histories().take_back()) {
       TANDEM_UNSUPPORTED("trace",
                          "a custom autograd function marks a closed-over tensor as dirty that the "
@@ -441,10 +441,10 @@ void Trace::set_results(std::vector<at::Tensor> results) {
   results_.tensors.assign(results.begin(), results.end());
 }
 
-void Trace::move_edge(size_t n, torch::autograd::Edge edge) {
+void Trace::pass_for_history(size_t n, torch::autograd::Edge history) {
   StandIn& stand_in = stand_ins_[*find_argument(n)];
-  stand_in.edge = std::move(edge);
-  stand_in.is_place = true;
+  stand_in.histories = {std::move(history)};
+  stand_in.history_only = true;
   stand_in.renews = false;
 }
 

@@ -80,9 +80,9 @@ class Trace {
   void set_results(std::vector<at::Tensor> results);
   /// What stands for the n-th tensor of the arguments.
   const at::Tensor& argument(size_t n) const { return stand_in_arguments_.tensors[n]; }
-  /// The n-th tensor of the arguments is nowhere read, but stands for a place inside the function's
-  /// autograd graph: its gradient is the one that arrives there, and goes no further.
-  void move_edge(size_t n, torch::autograd::Edge edge);
+  /// The n-th tensor of the arguments is nowhere read, but has a history inside the function: its
+  /// gradient is the one that arrives there, and goes no further.
+  void pass_for_history(size_t n, torch::autograd::Edge history);
   /// Positions among the stand-ins: of a tensor that was met, of the n-th tensor of the arguments.
   std::optional<size_t> find(const at::Tensor& real) const;
   std::optional<size_t> find_argument(size_t n) const;
@@ -103,7 +103,7 @@ class Trace {
   void find_groups(const detail::Flat& arguments);
   void add_group(std::span<const at::Tensor> members);
   void take_over_versions();
-  void renew_edges();
+  void renew_histories();
   void lend_histories();
   void borrow_counter(StandIn& stand_in);
   size_t equal_members(const Group& group, const at::Tensor& real) const;
@@ -128,7 +128,7 @@ class Trace {
     uint32_t version = 0;          // to give back
   };
   std::vector<Borrowed> borrowed_;       // version counters of closed-over tensors
-  std::vector<size_t> renewing_;         // stand-ins whose edges are made anew
+  std::vector<size_t> renewing_;         // stand-ins whose histories are made anew
   std::vector<size_t> without_history_;  // stand-ins that required no grad when they were met
   std::vector<uint32_t> real_versions_;  // of the stand-ins' real tensors, when they were met
   std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> on_storage_;  // duplicates not

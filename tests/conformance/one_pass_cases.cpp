@@ -622,12 +622,60 @@ std::vector<Case> closures() {
   };
 }
 
+/// A view with a history, of a base that lies in order or not.
+MakeInputs one_view(bool transposed) {
+  return [=] {
+    at::Tensor p = leaf({2, 3}), base = transposed ? p.t() * 1.5 : p * 1.5;
+    return Inputs{{base.narrow(0, 0, 2)}, {p}};
+  };
+}
+
+/// A write that makes the history of a view anew, without autograd.
+void write_behind(const at::Tensor& x) { x.detach().mul_(0.5); }
+
+/// Reads of a view belong to the history that it has at that time.
+std::vector<Case> histories() {
+  std::vector<Case> cases;
+  for (const bool transposed : {false, true}) {
+    const std::string of = transposed ? " of a transposed base" : " of a base in order";
+    cases.push_back(judged("view" + of + " that is read before a write of its memory",
+                           one_view(transposed), [](Tensors& a) -> Tensors {
+                             const at::Tensor before = a[0].clone().pow(2);
+                             write_behind(a[0]);
+                             return {before};
+                           }));
+    cases.push_back(judged("view" + of + " that is read before and after", one_view(transposed),
+                           [](Tensors& a) -> Tensors {
+                             const at::Tensor before = a[0].clone().pow(2);
+                             write_behind(a[0]);
+                             return {before, a[0].clone().pow(3)};
+                           }));
+    cases.push_back(judged("view" + of + " that is read before, between and after two writes",
+                           one_view(transposed), [](Tensors& a) -> Tensors {
+                             const at::Tensor before = a[0].clone().pow(2);
+                             write_behind(a[0]);
+                             const at::Tensor between = a[0].clone().pow(3);
+                             write_behind(a[0]);
+                             return {before, between, a[0].clone().exp()};
+                           }));
+    cases.push_back(judged("view" + of + " whose memory is written before it is rewritten",
+                           one_view(transposed), [](Tensors& a) -> Tensors {
+                             const at::Tensor before = a[0].clone().pow(2);
+                             write_behind(a[0]);
+                             const at::Tensor between = a[0].clone().pow(3);
+                             a[0].mul_(2);
+                             return {before, between, a[0].clone().exp()};
+                           }));
+  }
+  return cases;
+}
+
 }  // namespace
 
 Category one_pass_programs() {
   Category category{"One-pass programs", {}};
   for (const auto& list :
-       {writes(), results(), overlaps(), functions_and_gradients(), closures()}) {
+       {writes(), results(), overlaps(), functions_and_gradients(), closures(), histories()}) {
     category.cases.insert(category.cases.end(), list.begin(), list.end());
   }
   return category;

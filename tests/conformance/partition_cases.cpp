@@ -106,8 +106,7 @@ struct Calls {
 };
 Partitioner watched(const std::shared_ptr<Calls>& calls) {
   return [calls](const Joint& joint, const Options& options) {
-    const auto is_place = [](const ir::InputFacts& facts) { return facts.is_place; };
-    if (std::ranges::any_of(joint.signature.inputs, is_place))
+    if (std::ranges::any_of(joint.signature.inputs, &ir::InputFacts::history_only))
       return default_partition(joint, options);
     ++calls->count;
     calls->training += joint.signature.training;

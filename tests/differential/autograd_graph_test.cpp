@@ -112,6 +112,28 @@ TEST(AutogradGraph, ResultUsedInPlaceByTheNextCall) {
 }
 
 // Deeper than any stack could take if nodes were freed one inside the other.
+// libtorch makes the grad_fn of a view anew when its memory was written; a tensor of its own keeps
+// what it has. So a call must know which of the two it was given.
+TEST(AutogradGraph, WrittenArgumentThatIsAViewOrNone) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x) {
+      {
+        const torch::NoGradGuard no_grad;
+        x.mul_(2);
+      }
+      return x + 1;
+    });
+    const Tensor p = leaf({3});
+    for (const bool is_view : {false, true, false}) {
+      const Tensor made = p * 2, x = is_view ? made.narrow(0, 0, 3) : made;
+      const Tensor y = f(x);
+      const auto gradients = torch::autograd::grad({y.sum()}, {x}, {}, true, false, true);
+      twin.record("in the argument", std::string(gradients[0].defined() ? "defined" : "none"));
+      twin.record("in the leaf", torch::autograd::grad({y.sum()}, {p})[0]);
+    }
+  });
+}
+
 TEST(AutogradGraph, LongChainOfCallsIsFreedAndDifferentiated) {
   torch::nn::Linear net(2, 2);
   auto with_parameters = tandem::compile(net, [net](const Tensor& x) mutable {

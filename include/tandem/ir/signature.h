@@ -19,23 +19,52 @@ enum class StorageChange : uint8_t {
   Resized,   // the storage itself was resized, whatever the tensor shows of it
 };
 
+/// One of the tensors of a call. A base is memory of the call's own that results are views of.
+struct CallTensor {
+  enum class Kind : uint8_t { Input, Group, Base, Output };
+  Kind kind = Kind::Output;
+  int64_t index = 0;
+
+  static CallTensor input(int64_t index) { return {Kind::Input, index}; }
+  static CallTensor group(int64_t index) { return {Kind::Group, index}; }
+  static CallTensor base(int64_t index) { return {Kind::Base, index}; }
+  static CallTensor output(int64_t index) { return {Kind::Output, index}; }
+  bool is_input() const { return kind == Kind::Input; }
+  bool is_group() const { return kind == Kind::Group; }
+
+  friend bool operator==(const CallTensor&, const CallTensor&) = default;
+};
+
+/// One of the histories that a tensor has in the course of a call: a place in autograd's graph at
+/// which gradients of the tensor arrive.
+///
+/// They are numbered in the order in which the tensor gets them. Number 0 is the one with which the
+/// call finds it; of a leaf, its accumulator, even if the function only then makes it require grad.
+/// Each write that autograd sees makes another, and of a view any write to its memory. Reads of the
+/// tensor belong to the history that it has then; the caller sees the last one.
+struct History {
+  CallTensor tensor;
+  int64_t number = 0;
+
+  friend bool operator==(const History&, const History&) = default;
+};
+
 /// What a call does to one input: an argument, or a tensor that the function closes over.
 struct InputFacts {
   Descriptor role;
   TypePtr type;  // as the call finds it; null for an undefined tensor
   bool requires_grad = false;
   bool is_leaf = true;
-  int64_t duplicate_of = -1;  // an earlier input that is the same tensor object
-  int64_t counter_of = -1;    // an earlier input with the same version counter
-  int64_t group = -1;         // of inputs that share written memory: see Signature::groups
-  bool closed_over = false;   // an argument that the function also reaches by itself
-  bool is_place = false;      // an argument that nobody reads: its place in autograd's graph counts
-  bool data_written = false;  // through views too; the graph returns the new data
-  bool history_changed =
-      false;  // autograd saw the write: the input leaves the call with another grad_fn
-  bool metadata_changed = false;      // sizes, strides or offset
-  bool written_in_grad_mode = false;  // eager's own checks of in-place writes depend on the mode
-  int64_t version_delta = 0;          // what the call adds to the version counter
+  int64_t duplicate_of = -1;      // an earlier input that is the same tensor object
+  int64_t counter_of = -1;        // an earlier input with the same version counter
+  int64_t group = -1;             // of inputs that share written memory: see Signature::groups
+  bool closed_over = false;       // an argument that the function also reaches by itself
+  bool history_only = false;      // an argument that nobody reads: it is passed for its history
+  bool data_written = false;      // through views too; the graph returns the new data
+  bool history_changed = false;   // autograd saw the write: the last history is the call's own
+  int64_t histories = 1;          // how many it has, one after the other
+  bool metadata_changed = false;  // sizes, strides or offset
+  int64_t version_delta = 0;      // what the call adds to the version counter
   bool requires_grad_after = false;
   bool is_leaf_after = true;
   bool read_by_backward = false;  // as recorded, through views too: eager keeps it until then
@@ -91,19 +120,10 @@ struct OutputFacts {
   bool of_custom_function = false;  // such an alias that eager refuses to write in place
 };
 
-/// One of the tensors of a call.
-struct Place {
-  enum class Of : uint8_t { Input, Group, Base, Output };
-  Of of = Of::Output;
-  int64_t index = 0;
-
-  friend bool operator==(const Place&, const Place&) = default;
-};
-
 /// What the backward receives: the gradient of a result, of a base, or of an input or group as the
 /// call leaves it.
 struct TangentFacts {
-  Place place;
+  History of;
   TypePtr type;
   int64_t part = 0;  // of the backward, one per autograd node of the call: 0 that of the results,
                      // then one per rewritten input or group; -1: it reaches no input
@@ -113,9 +133,8 @@ struct TangentFacts {
 
 /// What the backward returns, in the order of its outputs.
 struct GradientFacts {
-  Place place;         // an input, a group or a result that was made a leaf
-  bool after = false;  // of the input or group as the call leaves it, not as it came
-  int64_t part = 0;    // of the backward that computes it
+  History of;        // of an input, a group, or a result that was made a leaf
+  int64_t part = 0;  // of the backward that computes it
 };
 
 /// A node of the backward that draws random numbers or has an effect. Eager's backward gets there
@@ -128,7 +147,7 @@ struct EffectFacts {
 /// outputs carry the index of the function's output. One graph per source, so that results of one
 /// `split` share their node.
 struct ViewReplay {
-  Place source{Place::Of::Input, 0};
+  CallTensor source = CallTensor::input(0);
   bool as_found = false;  // of an input whose sizes or strides the call changes: on the old ones
   bool detached = false;  // of a handle that autograd does not know (data())
   Graph graph;
@@ -160,10 +179,25 @@ struct TANDEM_API Signature {
   /// Autograd sees new data in the input when the call is over: it has a tangent and a node of its
   /// own. What a group does to its members is the group's affair.
   bool is_rewritten(size_t input) const;
-  /// An input whose place in autograd's graph follows from the base of its group.
+  /// An input whose histories follow from those of the base of its group.
   bool is_view_of_group(size_t input) const;
+
+  /// How many histories the tensor has in the course of the call.
+  int64_t histories(const CallTensor& tensor) const;
+  /// The one with which the call leaves the tensor.
+  History last_history(const CallTensor& tensor) const { return {tensor, histories(tensor) - 1}; }
+  /// Whether that is this one, and another than the tensor came with.
+  bool is_new_last(const History& history) const {
+    return history.number > 0 && history == last_history(history.tensor);
+  }
+  /// Of the tensor while it has this history.
+  const TensorType& type_of(const History& history) const;
 };
 
+/// `input 2`, `base 0`.
+TANDEM_API std::string to_string(const CallTensor& tensor);
+/// `input 2`; `input 2, history 1` for a later one than the first.
+TANDEM_API std::string to_string(const History& history);
 /// A table: one line per input and output.
 TANDEM_API std::string to_string(const Signature& signature);
 TANDEM_API std::ostream& operator<<(std::ostream& out, const Signature& signature);

@@ -88,16 +88,24 @@ void CallNode::keep_leaf_edges() {
   entry_->edge_pool().give(std::move(kept));
 }
 
-void CallNode::keep_view(const at::Tensor& input) {
+void CallNode::keep_history(const at::Tensor& input) {
   const auto& history = input.grad_fn();
-  auto& view = views_.emplace_back();
-  if (history.get() != this) view.emplace(history);
+  auto& kept = kept_.emplace_back();
+  if (history.get() != this) kept.emplace(history);
 }
 
-std::vector<autograd::Edge> CallNode::views() {
-  std::vector<autograd::Edge> edges;
-  for (const auto& view : views_) edges.emplace_back(view ? view->lock() : getptr(), 0);
-  return edges;
+autograd::Edge CallNode::edge_of(const CallPlan::PassedHistory& passed) {
+  switch (passed.from) {
+    case CallPlan::PassedHistory::From::Edge:
+      return next_edge(passed.index);
+    case CallPlan::PassedHistory::From::Slot:
+      return autograd::Edge(getptr(), static_cast<uint32_t>(passed.index));
+    case CallPlan::PassedHistory::From::Kept: {
+      const auto& kept = kept_[passed.index];
+      return autograd::Edge(kept ? kept->lock() : getptr(), 0);
+    }
+  }
+  TANDEM_CHECK(false, "call", "no such history");
 }
 
 /// Whether the backward under way asks for one of these gradients, or for what lies behind it.

@@ -39,11 +39,12 @@ class CallNode : public torch::autograd::Node {
   /// The edges to everything that gets a gradient, complete before anything points to the node.
   /// `targets`: those of the plan that are taken in each call.
   void connect(std::span<const torch::autograd::Edge> targets, std::span<const at::Tensor> inputs);
-  /// The histories, now that they are made, of inputs that are views and that the node rewrites:
-  /// the input itself, or members of a group in the order of views_of(). Weakly: they lead here.
-  void keep_view(const at::Tensor& input);
-  /// Edges to them; invalid where the view has gone or got another history.
-  std::vector<torch::autograd::Edge> views();
+  /// Keeps the history, now that it is made, of an input that the node rewrites: its own or, of a
+  /// view, one that leads to it. Weakly for that reason.
+  void keep_history(const at::Tensor& input);
+  /// The edge of a history that the part's gradients depend on; invalid where a view has gone or
+  /// got another one.
+  torch::autograd::Edge edge_of(const CallPlan::PassedHistory& passed);
   KeptValues& kept() { return shared_ ? *shared_ : own_; }
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& tangents) override;
@@ -67,7 +68,7 @@ class CallNode : public torch::autograd::Node {
   std::shared_ptr<KeptValues> shared_;
   /// None: this node. It must not watch itself: libtorch 2.13 destroys a node when nobody watches
   /// it any more, and what the node holds with it.
-  std::vector<std::optional<decltype(torch::autograd::AutogradMeta::grad_accumulator_)>> views_;
+  std::vector<std::optional<decltype(torch::autograd::AutogradMeta::grad_accumulator_)>> kept_;
   KeptValues own_;
 };
 

@@ -243,7 +243,7 @@ PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const Ca
       if (reads[i]) how = PrimalPlan::How::Copied;
     } else if (lifted) {
       how = PrimalPlan::How::Lifted;
-    } else if (reads[i] || facts.is_place) {
+    } else if (reads[i] || facts.history_only) {
       how = PrimalPlan::How::Held;
     }
     plan.how.push_back(how);

@@ -11,7 +11,7 @@ namespace {
 struct Row {
   Action::Do what;
   const char* name;
-  bool has_place, has_source, has_number, has_part;
+  bool has_at, has_source, has_number, has_part;
 };
 
 using enum Action::Do;
@@ -45,8 +45,8 @@ constexpr std::array kRows{
     Row{MoveVersion, "move version", kYes, kNo, kYes, kNo},
     Row{RenewHistory, "renew history", kYes, kNo, kNo, kNo},
     Row{Save, "save", kNo, kNo, kNo, kNo},
-    Row{AskHistory, "ask history", kYes, kNo, kNo, kYes},
-    Row{KeepView, "keep view", kYes, kNo, kNo, kYes},
+    Row{AskHistory, "ask history", kYes, kNo, kNo, kNo},
+    Row{KeepHistory, "keep history", kYes, kNo, kNo, kYes},
     Row{SetGradMode, "set grad mode", kNo, kNo, kYes, kNo},
 };
 
@@ -58,19 +58,14 @@ constexpr bool in_order() {
 }
 static_assert(in_order() && kRows.size() == static_cast<size_t>(SetGradMode) + 1);
 
-std::string text_of(const ir::Place& place) {
-  constexpr std::array kNames{" input ", " group ", " base ", " output "};
-  return kNames[static_cast<size_t>(place.of)] + std::to_string(place.index);
-}
-
 }  // namespace
 
 std::string to_string(const Action& action) {
   const Row& row = kRows[static_cast<size_t>(action.what)];
   std::string text = row.name;
   if (row.has_part) text += " part " + std::to_string(action.part);
-  if (row.has_place) text += text_of(action.at);
-  if (row.has_source) text += " is" + text_of(action.source);
+  if (row.has_at) text += " " + ir::to_string(action.at);
+  if (row.has_source) text += " is " + ir::to_string(action.source);
   if (row.has_number) text += ": " + std::to_string(action.number);
   return text;
 }

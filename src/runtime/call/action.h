@@ -44,14 +44,14 @@ struct Action {
     MoveVersion,      // the version counter of `at` by `number`
     RenewHistory,     // `at`, a view, makes its grad_fn anew when it is next asked for it
     // the end
-    Save,        // what the backward reads is handed to the nodes
-    AskHistory,  // `at`, if it is a view, makes its grad_fn now; the node of `part` remembers it
-    KeepView,    // the node of `part` remembers the history of `at`
+    Save,         // what the backward reads is handed to the nodes
+    AskHistory,   // `at`, if it is a view, makes its grad_fn now
+    KeepHistory,  // the node of `part` remembers the history of `at`
     SetGradMode,
   };
   Do what;
-  ir::Place at{};
-  ir::Place source{};
+  ir::CallTensor at{};
+  ir::CallTensor source{};
   int64_t number = 0;
   size_t part = 0;
 

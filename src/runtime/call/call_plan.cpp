@@ -1,6 +1,7 @@
 #include "runtime/call/call_plan.h"
 
 #include "base/error.h"
+#include "runtime/backward/passed_histories.h"
 #include "runtime/call/list_actions.h"
 
 #include <ATen/ExpandUtils.h>
@@ -60,13 +61,12 @@ class Planner {
     return split_.signature.inputs[static_cast<size_t>(input)];
   }
 
-  size_t target_of(const ir::GradientFacts& gradient) {
-    for (size_t i = 0; i < plan_.targets.size(); ++i) {
-      if (plan_.targets[i].place == gradient.place && plan_.targets[i].after == gradient.after)
-        return i;
-    }
-    plan_.targets.push_back({gradient.place, gradient.after});
-    return plan_.targets.size() - 1;
+  size_t target_of(ir::History history) {
+    if (!split_.signature.is_new_last(history)) history.number = 0;
+    const auto known = std::ranges::find(plan_.targets, history);
+    const auto index = static_cast<size_t>(known - plan_.targets.begin());
+    if (known == plan_.targets.end()) plan_.targets.push_back(history);
+    return index;
   }
 
   void add_parts() {
@@ -86,19 +86,20 @@ class Planner {
       const ir::GradientFacts& gradient = signature.gradients[i];
       if (!raises && split_.backward.outputs()[i].value == ir::kNoValue) continue;
       plan_.parts[static_cast<size_t>(gradient.part)].edges.push_back(
-          {target_of(gradient), static_cast<int64_t>(i)});
+          {target_of(gradient.of), static_cast<int64_t>(i)});
     }
     put_leaves_last();
     put_taken_targets_first();
+    for (CallPlan::Part& part : plan_.parts) part.passed = passed_histories(signature, part);
   }
 
   /// A closed-over leaf that the call leaves alone as autograd sees it: its accumulator is the end
   /// of the way in every call.
   bool leads_to_leaf(const CallPlan::Part::Edge& edge) const {
-    const CallPlan::Target& target = plan_.targets[edge.target];
-    if (target.after || target.place.of != ir::Place::Of::Input) return false;
-    const ir::InputFacts& input = facts(target.place.index);
-    return target.place.index < split_.signature.lifted_count && input.is_leaf &&
+    const ir::History& target = plan_.targets[edge.target];
+    if (target.number > 0 || !target.tensor.is_input()) return false;
+    const ir::InputFacts& input = facts(target.tensor.index);
+    return target.tensor.index < split_.signature.lifted_count && input.is_leaf &&
            !input.history_changed && input.requires_grad == input.requires_grad_after;
   }
 
@@ -107,7 +108,7 @@ class Planner {
     const auto leaves = std::ranges::stable_partition(
         part.edges, [&](const CallPlan::Part::Edge& edge) { return !leads_to_leaf(edge); });
     for (const CallPlan::Part::Edge& edge : leaves)
-      part.leaves.push_back(static_cast<size_t>(plan_.targets[edge.target].place.index));
+      part.leaves.push_back(static_cast<size_t>(plan_.targets[edge.target].tensor.index));
   }
 
   void put_taken_targets_first() {
@@ -116,18 +117,18 @@ class Planner {
       for (size_t i = 0; i + part.leaves.size() < part.edges.size(); ++i)
         taken[part.edges[i].target] = true;
     }
-    std::vector<size_t> order(plan_.targets.size()), place_of(plan_.targets.size());
+    std::vector<size_t> order(plan_.targets.size()), position_of(plan_.targets.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::ranges::stable_partition(order, [&](size_t target) { return taken[target]; });
-    std::vector<CallPlan::Target> targets;
+    std::vector<ir::History> targets;
     for (size_t target : order) {
-      place_of[target] = targets.size();
+      position_of[target] = targets.size();
       targets.push_back(plan_.targets[target]);
     }
     plan_.targets = std::move(targets);
     plan_.taken_targets = static_cast<size_t>(std::ranges::count(taken, true));
     for (CallPlan::Part& part : plan_.parts) {
-      for (CallPlan::Part::Edge& edge : part.edges) edge.target = place_of[edge.target];
+      for (CallPlan::Part::Edge& edge : part.edges) edge.target = position_of[edge.target];
     }
   }
 

@@ -28,14 +28,22 @@ struct CallPlan {
   };
   std::vector<Replay> replays;
 
-  /// Where a gradient goes: an input or group as it came or as the call leaves it, or a result that
-  /// was made a leaf.
-  struct Target {
-    ir::Place place;
-    bool after = false;
-  };
-  std::vector<Target> targets;
+  /// Where gradients go: histories that the outside can name, with which the call finds a tensor
+  /// (number 0) or leaves it. Gradients of those in between go where the first one leads.
+  std::vector<ir::History> targets;
   size_t taken_targets = 0;  // the first ones: their edges are taken in each call
+
+  /// A history that is passed to the function of a part's gradients, and where its edge is.
+  struct PassedHistory {
+    enum class From : uint8_t {
+      Edge,  // one of the node's edges
+      Slot,  // a slot of the node itself
+      Kept,  // what the node keeps of inputs that it has rewritten, see CallNode::keep_history
+    };
+    ir::History of;
+    From from = From::Edge;
+    size_t index = 0;
+  };
 
   /// One autograd node: of the results (0), or of one rewritten input or group.
   struct Part {
@@ -48,6 +56,7 @@ struct CallPlan {
     /// Inputs that the last edges lead to: closed-over leaves, whose edges are the same in every
     /// call.
     std::vector<size_t> leaves;
+    std::vector<PassedHistory> passed;
   };
   std::vector<Part> parts;
 };

@@ -1,7 +1,6 @@
 #include "runtime/call/list_actions.h"
 
 #include "base/error.h"
-#include "runtime/backward/gradient_call.h"
 
 #include <algorithm>
 #include <set>
@@ -9,11 +8,11 @@
 namespace tandem::runtime {
 namespace {
 
-using ir::Place;
+using ir::CallTensor;
 using enum Action::Do;
 
-Place input_at(size_t index) { return {Place::Of::Input, static_cast<int64_t>(index)}; }
-Place output_at(size_t index) { return {Place::Of::Output, static_cast<int64_t>(index)}; }
+CallTensor input_at(size_t index) { return CallTensor::input(static_cast<int64_t>(index)); }
+CallTensor output_at(size_t index) { return CallTensor::output(static_cast<int64_t>(index)); }
 
 class Lister {
  public:
@@ -44,10 +43,10 @@ class Lister {
     replay_views(When::Early);
     if (signature_.training) make_nodes();
     for (size_t i = 0; i < plan_.taken_targets; ++i) {
-      if (!plan_.targets[i].after) take_edge(i);
+      if (plan_.targets[i].number == 0) take_edge(i);
     }
     for (const Change& change : changes) {
-      if (change.at.of == Place::Of::Group) {
+      if (change.at.is_group()) {
         change_group(change);
       } else {
         change_input(change);
@@ -67,7 +66,7 @@ class Lister {
  private:
   /// An input or group that the call changes in a way which autograd or its metadata shows.
   struct Change {
-    Place at;
+    CallTensor at;
     size_t part = 0;  // of its node, if it is rewritten
   };
   enum class When { Early, Late };
@@ -75,8 +74,8 @@ class Lister {
   void add(Action action) { plan_.actions.push_back(std::move(action)); }
 
   const ir::InputFacts& facts(size_t input) const { return signature_.inputs[input]; }
-  const ir::InputFacts& facts(const Place& place) const {
-    return facts(static_cast<size_t>(place.index));
+  const ir::InputFacts& facts(const CallTensor& input) const {
+    return facts(static_cast<size_t>(input.index));
   }
 
   /// By exactly what eager's counter moves. Members of a group move with it, tensors that share a
@@ -92,7 +91,7 @@ class Lister {
   std::vector<Change> all_changes() const {
     std::vector<Change> changes;
     for (size_t i = 0; i < signature_.groups.size(); ++i)
-      changes.push_back({{Place::Of::Group, static_cast<int64_t>(i)}});
+      changes.push_back({CallTensor::group(static_cast<int64_t>(i))});
     for (size_t i = 0; i < signature_.inputs.size(); ++i) {
       const ir::InputFacts& input = facts(i);
       if (input.duplicate_of >= 0) continue;
@@ -104,14 +103,13 @@ class Lister {
     }
     for (Change& change : changes) {
       for (const ir::TangentFacts& tangent : signature_.tangents) {
-        if (tangent.part > 0 && tangent.place == change.at)
+        if (tangent.part > 0 && tangent.of.tensor == change.at)
           change.part = static_cast<size_t>(tangent.part);
       }
     }
     // A storage that is given to another input comes before its memory is given back.
     std::ranges::stable_partition(changes, [&](const Change& change) {
-      return change.at.of != Place::Of::Input ||
-             facts(change.at).storage != ir::StorageChange::Resized;
+      return !change.at.is_input() || facts(change.at).storage != ir::StorageChange::Resized;
     });
     return changes;
   }
@@ -133,14 +131,13 @@ class Lister {
     return order;
   }
 
-  bool waits_for(const Change& change, const Place& other) const {
+  bool waits_for(const Change& change, const CallTensor& other) const {
     if (change.part == 0) return false;
     return std::ranges::any_of(plan_.parts[change.part].edges, [&](const auto& edge) {
-      const CallPlan::Target& target = plan_.targets[edge.target];
-      if (!target.after) return false;
-      return target.place == other ||
-             (other.of == Place::Of::Group && target.place.of == Place::Of::Input &&
-              facts(target.place).group == other.index);
+      const ir::History& target = plan_.targets[edge.target];
+      if (target.number == 0) return false;
+      return target.tensor == other || (other.is_group() && target.tensor.is_input() &&
+                                        facts(target.tensor).group == other.index);
     });
   }
 
@@ -149,7 +146,7 @@ class Lister {
     for (size_t i = 0; i < plan_.saved.size(); ++i) {
       if (plan_.saved[i].as != as) continue;
       add({.what = HoldInput,
-           .at = {Place::Of::Input, plan_.saved[i].of},
+           .at = CallTensor::input(plan_.saved[i].of),
            .number = plan_.first_saved + static_cast<int64_t>(i)});
     }
   }
@@ -159,7 +156,7 @@ class Lister {
       const ir::Descriptor& role = forward_.outputs()[i].role;
       const auto position = static_cast<int64_t>(i);
       if (role.role == ir::Role::Base) {
-        add({.what = Take, .at = {Place::Of::Base, role.index}, .number = position});
+        add({.what = Take, .at = CallTensor::base(role.index), .number = position});
       } else if (role.role == ir::Role::Output) {
         const auto result = static_cast<size_t>(role.index);
         is_there_[result] = true;
@@ -171,7 +168,7 @@ class Lister {
     for (size_t i = 0; i < signature_.bases.size(); ++i) {
       if (const int64_t output = signature_.bases[i].output; output >= 0) {
         add({.what = Same,
-             .at = {Place::Of::Base, static_cast<int64_t>(i)},
+             .at = CallTensor::base(static_cast<int64_t>(i)),
              .source = output_at(static_cast<size_t>(output))});
       }
     }
@@ -182,7 +179,7 @@ class Lister {
   /// histories of others lead to.
   When time_of(const ir::ViewReplay& replay, const ir::OutputFacts& output) const {
     if (replay.as_found || output.made_leaf) return When::Early;
-    if (replay.source.of != Place::Of::Input || !output.requires_grad) return When::Late;
+    if (!replay.source.is_input() || !output.requires_grad) return When::Late;
     const ir::InputFacts& source = facts(replay.source);
     return source.requires_grad && !source.requires_grad_after ? When::Early : When::Late;
   }
@@ -220,7 +217,7 @@ class Lister {
     // eager refuses to write it for that reason.
     const bool custom = output.of_custom_function;
     for (const ir::TangentFacts& tangent : signature_.tangents) {
-      if (tangent.place != output_at(result) || tangent.part > 0) continue;
+      if (tangent.of.tensor != output_at(result) || tangent.part > 0) continue;
       if (custom) add({.what = MarkCustomView, .at = output_at(result)});
       add({.what = custom ? SetHistory : SetViewHistory,
            .at = output_at(result),
@@ -233,12 +230,11 @@ class Lister {
     add({.what = MakeNodes});
     for (size_t part = 0; part < plan_.parts.size(); ++part) {
       for (size_t tangent : plan_.parts[part].tangents) {
-        const Place& place = signature_.tangents[tangent].place;
+        const CallTensor& of = signature_.tangents[tangent].of.tensor;
         // An input does not look yet as its gradient will.
-        const bool is_input = place.of == Place::Of::Input;
         add({.what = AddSlot,
-             .at = place,
-             .number = is_input ? new_data_[static_cast<size_t>(place.index)] : -1,
+             .at = of,
+             .number = of.is_input() ? new_data_[static_cast<size_t>(of.index)] : -1,
              .part = part});
       }
     }
@@ -250,13 +246,13 @@ class Lister {
   }
 
   /// Takes the edges of an input or group as the call leaves it.
-  void settle(const Place& place) {
+  void settle(const CallTensor& tensor) {
     for (size_t i = 0; i < plan_.taken_targets; ++i) {
-      if (plan_.targets[i].after && plan_.targets[i].place == place) take_edge(i);
+      if (plan_.targets[i].number > 0 && plan_.targets[i].tensor == tensor) take_edge(i);
     }
   }
 
-  void move_version(const Place& at, int64_t by) {
+  void move_version(const CallTensor& at, int64_t by) {
     if (by != 0) add({.what = MoveVersion, .at = at, .number = by});
   }
 
@@ -270,14 +266,14 @@ class Lister {
     if (group.history_changed) add({.what = Attach, .at = change.at, .part = change.part});
     // Before their edges are taken: views renew their grad_fn when the version has moved.
     for (int64_t member : group.members) {
-      const Place place{Place::Of::Input, member};
-      if (facts(place).counter_of < 0) move_version(place, facts(place).version_delta);
+      const CallTensor input = CallTensor::input(member);
+      if (facts(input).counter_of < 0) move_version(input, facts(input).version_delta);
     }
     settle(change.at);
     for (int64_t member : group.members) {
       // One that is reshaped, too, has its turn later.
-      const Place place{Place::Of::Input, member};
-      if (!facts(place).metadata_changed) settle(place);
+      const CallTensor input = CallTensor::input(member);
+      if (!facts(input).metadata_changed) settle(input);
     }
   }
 
@@ -298,14 +294,14 @@ class Lister {
       if (input.group >= 0) {
         const ir::GroupFacts& group = signature_.groups[static_cast<size_t>(input.group)];
         for (int64_t member : group.members)
-          add({.what = RenewHistory, .at = {Place::Of::Input, member}});
+          add({.what = RenewHistory, .at = CallTensor::input(member)});
       }
     }
     move_version(change.at, own_delta(input));
     if (input.history_changed || input.metadata_changed) settle(change.at);
   }
 
-  void change_geometry(const Place& at, const ir::InputFacts& input) {
+  void change_geometry(const CallTensor& at, const ir::InputFacts& input) {
     if (!input.metadata_changed && input.storage == ir::StorageChange::None) return;
     if (input.storage == ir::StorageChange::Resized) {
       add({.what = ResizeStorage, .at = at});
@@ -332,10 +328,11 @@ class Lister {
   void connect_results() {
     add({.what = Connect, .part = 0});
     for (const ir::TangentFacts& tangent : signature_.tangents) {
-      const bool is_there = tangent.place.of != Place::Of::Output ||
-                            is_there_[static_cast<size_t>(tangent.place.index)];
+      const CallTensor& of = tangent.of.tensor;
+      const bool is_there =
+          of.kind != CallTensor::Kind::Output || is_there_[static_cast<size_t>(of.index)];
       if (tangent.part <= 0 && is_there)
-        add({.what = SetHistory, .at = tangent.place, .number = slot_of(tangent)});
+        add({.what = SetHistory, .at = of, .number = slot_of(tangent)});
     }
     hold_inputs(Saved::As::WrittenInput);
     add({.what = Save});
@@ -346,7 +343,7 @@ class Lister {
     const auto plain_input = [&](const ir::InputFacts& input) {
       return !input.history_changed && !input.metadata_changed &&
              input.storage == ir::StorageChange::None && !is_switched(input) &&
-             !(signature_.training && may_renew(input));
+             !(signature_.training && input.histories > 1);
     };
     const auto plain_output = [](const ir::OutputFacts& output) {
       return !output.made_leaf && !output.own_history &&
@@ -361,11 +358,11 @@ class Lister {
   /// for, and is_leaf() does not ask.
   void ask_histories(const std::vector<Change>& changes) {
     for (const Change& change : changes) {
-      if (change.at.of == Place::Of::Input)
-        add({.what = AskHistory, .at = change.at, .part = change.part});
-      if (change.at.of == Place::Of::Group && change.part > 0) {
-        for (size_t i : views_of(signature_, plan_, change.part))
-          add({.what = KeepView, .at = input_at(i), .part = change.part});
+      if (change.at.is_input()) add({.what = AskHistory, .at = change.at});
+      if (change.part == 0) continue;
+      for (const CallPlan::PassedHistory& one : plan_.parts[change.part].passed) {
+        if (one.from == CallPlan::PassedHistory::From::Kept)
+          add({.what = KeepHistory, .at = one.of.tensor, .part = change.part});
       }
     }
   }
@@ -374,7 +371,7 @@ class Lister {
     for (size_t i = 0; i < signature_.outputs.size(); ++i) {
       const ir::OutputFacts& output = signature_.outputs[i];
       if (output.kind == ir::OutputKind::IsInput)
-        add({.what = Same, .at = output_at(i), .source = {Place::Of::Input, output.source}});
+        add({.what = Same, .at = output_at(i), .source = CallTensor::input(output.source)});
       if (output.kind == ir::OutputKind::SameAsOutput)
         add({.what = Same,
              .at = output_at(i),
@@ -392,10 +389,6 @@ class Lister {
 };
 
 }  // namespace
-
-bool may_renew(const ir::InputFacts& input) {
-  return input.requires_grad && !input.is_leaf && input.version_delta != 0;
-}
 
 void list_actions(const Split& split, CallPlan& plan) { Lister(split, plan).run(); }
 

@@ -12,8 +12,4 @@ namespace tandem::runtime {
 /// its history leads to, and the node of the results last.
 void list_actions(const Split& split, CallPlan& plan);
 
-/// A view's history is made anew when its version moves: the edge that it came with is not the one
-/// that it leaves with.
-bool may_renew(const ir::InputFacts& input);
-
 }  // namespace tandem::runtime

@@ -21,7 +21,7 @@ namespace {
 namespace autograd = torch::autograd;
 using autograd::Edge;
 using NodePtr = decltype(Edge::function);
-using ir::Place;
+using ir::CallTensor;
 
 /// Between a rewritten view and the node of its new data. libtorch asks the history of a written
 /// view for the gradient of what the view showed before: zeros, since all of it was overwritten. An
@@ -140,7 +140,7 @@ class Runner {
         return;
       case TakeEdge: {
         const auto target = static_cast<size_t>(action.number);
-        edges_[target] = autograd::impl::gradient_edge(at(plan_.targets[target].place));
+        edges_[target] = autograd::impl::gradient_edge(at(plan_.targets[target].tensor));
         return;
       }
       case Connect:
@@ -181,12 +181,10 @@ class Runner {
         return save();
       case AskHistory:
         // In eager it has one by now; is_leaf() does not ask for it.
-        if (!at(action.at).is_view()) return;
-        at(action.at).grad_fn();
-        if (action.part > 0) node(action.part).keep_view(at(action.at));
+        if (at(action.at).is_view()) at(action.at).grad_fn();
         return;
-      case KeepView:
-        return node(action.part).keep_view(at(action.at));
+      case KeepHistory:
+        return node(action.part).keep_history(at(action.at));
       case SetGradMode:
         // Last: what is left to do for the call does not depend on it, the caller does.
         return c10::GradMode::set_enabled(action.number != 0);
@@ -198,19 +196,19 @@ class Runner {
     return tensors_.outputs[static_cast<size_t>(action.number)];
   }
 
-  at::Tensor& at(const Place& place) {
-    const auto index = static_cast<size_t>(place.index);
-    switch (place.of) {
-      case Place::Of::Input:
+  at::Tensor& at(const CallTensor& tensor) {
+    const auto index = static_cast<size_t>(tensor.index);
+    switch (tensor.kind) {
+      case CallTensor::Kind::Input:
         return tensors_.inputs[index];
-      case Place::Of::Group:
+      case CallTensor::Kind::Group:
         return tensors_.inputs[signature_.inputs.size() + index];
-      case Place::Of::Base:
+      case CallTensor::Kind::Base:
         return bases_[index];
-      case Place::Of::Output:
+      case CallTensor::Kind::Output:
         return tensors_.results[index];
     }
-    TANDEM_CHECK(false, "call", "no such place");
+    TANDEM_CHECK(false, "call", "no such tensor");
   }
 
   CallNode& node(size_t part) const { return static_cast<CallNode&>(*nodes_[part]); }

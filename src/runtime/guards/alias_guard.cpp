@@ -34,6 +34,13 @@ AliasGuard::AliasGuard(const ir::Signature& signature, std::span<const at::Tenso
     if (first && (facts.data_written || facts.storage != ir::StorageChange::None))
       written_.push_back(i);
     if (first && facts.version_delta != 0) moved_.push_back(i);
+    // A view whose version moves has more histories than writes that autograd sees explain.
+    const bool is_view = facts.histories > 1 + facts.history_changed;
+    if (first && training_ && facts.version_delta != 0 && facts.requires_grad && !facts.is_leaf &&
+        facts.requires_grad_after && !signature.is_view_of_group(i) &&
+        (is_view || facts.histories == 1)) {
+      known_views_.push_back({i, is_view});
+    }
     group_of_input_.push_back(facts.group);
     const int64_t same = facts.duplicate_of >= 0 ? facts.duplicate_of : facts.counter_of;
     counter_of_input_.push_back(same < 0 ? i : counter_of_input_[static_cast<size_t>(same)]);
@@ -58,7 +65,8 @@ std::optional<std::string> AliasGuard::mismatch(std::span<const at::Tensor* cons
   for (const Group& group : groups_) {
     if (auto text = group_mismatch(group, inputs)) return text;
   }
-  return counter_mismatch(inputs);
+  if (auto text = counter_mismatch(inputs)) return text;
+  return view_mismatch(inputs);
 }
 
 bool AliasGuard::lifted_moved(std::span<const at::Tensor* const> inputs) const {
@@ -120,6 +128,17 @@ std::optional<std::string> AliasGuard::counter_mismatch(
       return base::str(names_[i], " and ", names_[j], same ? " have" : " do not have",
                        " one version counter");
     }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> AliasGuard::view_mismatch(
+    std::span<const at::Tensor* const> inputs) const {
+  for (const KnownView& one : known_views_) {
+    if (inputs[one.input]->is_view() == one.is_view) continue;
+    return base::str(names_[one.input], one.is_view
+                                            ? " is no view, compiled for one"
+                                            : " is a view, compiled for a tensor of its own");
   }
   return std::nullopt;
 }

@@ -46,12 +46,20 @@ class AliasGuard {
   std::optional<std::string> group_mismatch(const Group& group,
                                             std::span<const at::Tensor* const> inputs) const;
   std::optional<std::string> counter_mismatch(std::span<const at::Tensor* const> inputs) const;
+  std::optional<std::string> view_mismatch(std::span<const at::Tensor* const> inputs) const;
 
   bool training_ = false;
   size_t lifted_count_ = 0;
   std::vector<std::string> names_;
-  std::vector<size_t> written_;           // inputs whose data the call writes
-  std::vector<size_t> moved_;             // inputs whose version counter it moves
+  std::vector<size_t> written_;  // inputs whose data the call writes
+  std::vector<size_t> moved_;    // inputs whose version counter it moves
+  /// Those of them of which the trace has shown whether they are views: a view has another history
+  /// after any write.
+  struct KnownView {
+    size_t input = 0;
+    bool is_view = false;
+  };
+  std::vector<KnownView> known_views_;
   std::vector<int64_t> group_of_input_;   // or -1
   std::vector<size_t> counter_of_input_;  // the first input with the same version counter
   std::vector<Group> groups_;

@@ -30,8 +30,8 @@ TEST(Signature, PrintsATableOfInputsAndOutputs) {
        .requires_grad = false,
        .data_written = true,
        .history_changed = true,
+       .histories = 2,
        .metadata_changed = true,
-       .written_in_grad_mode = true,
        .version_delta = 1,
        .requires_grad_after = true},
       {.role = Descriptor::user_input(1), .type = type({2, 4}), .duplicate_of = 2},
@@ -48,12 +48,12 @@ TEST(Signature, PrintsATableOfInputsAndOutputs) {
       {.kind = OutputKind::SameAsOutput, .type = type({2}), .source = 0},
       {.kind = OutputKind::Undefined, .type = nullptr},
   };
-  signature.tangents = {{.place = {Place::Of::Output, 0}, .type = type({2}), .raises = "no"}};
+  signature.tangents = {{.of = {CallTensor::output(0)}, .type = type({2}), .raises = "no"}};
   EXPECT_EQ(to_string(signature),
             R"(training: 6 inputs (2 lifted), 5 outputs, 1 tangent
   input 0   param "fc.weight"  f32[4, 4]  requires grad
   input 1   buffer "mean"      f32[4]     data written, version +2
-  input 2   user_input 0       f32[2, 4]  data written, history changed, metadata changed, written in grad mode, version +1, requires grad afterwards
+  input 2   user_input 0       f32[2, 4]  data written, history changed, 2 histories, metadata changed, version +1, requires grad afterwards
   input 3   user_input 1       f32[2, 4]  same tensor as input 2
   input 4   user_input 2       undefined
   input 5   user_input 3       f32[1]     requires grad, not a leaf, no grad afterwards
@@ -86,8 +86,8 @@ TEST(Signature, PrintsGroupsAndBases) {
   signature.outputs = {{.kind = OutputKind::AliasOfBase, .type = type({2}), .source = 0},
                        {.kind = OutputKind::AliasOfGroup, .type = type({2}), .source = 0}};
   signature.bases = {{.type = type({2, 1}), .requires_grad = true}};
-  signature.tangents = {{.place = {Place::Of::Base, 0}, .type = type({2, 1})},
-                        {.place = {Place::Of::Group, 0}, .type = type({6}), .part = 1}};
+  signature.tangents = {{.of = {CallTensor::base(0)}, .type = type({2, 1})},
+                        {.of = {CallTensor::group(0), 1}, .type = type({6}), .part = 1}};
   signature.grad_mode_after = false;
   EXPECT_EQ(to_string(signature),
             R"(training: 3 inputs (0 lifted), 2 outputs, 2 tangents
@@ -100,6 +100,27 @@ TEST(Signature, PrintsGroupsAndBases) {
   base 0    hidden           f32[2, 1]  requires grad, tangent 0
   leaves grad mode off
 )");
+}
+
+TEST(Signature, CountsTheHistoriesOfATensor) {
+  Signature signature;
+  signature.inputs = {{.role = Descriptor::user_input(0),
+                       .type = type({4}),
+                       .histories = 3,
+                       .type_after = type({2, 2})}};
+  signature.groups = {{.type = type({6})}, {.type = type({6}), .history_changed = true}};
+  const CallTensor input = CallTensor::input(0);
+  EXPECT_EQ(signature.histories(input), 3);
+  EXPECT_EQ(signature.histories(CallTensor::group(0)), 1);
+  EXPECT_EQ(signature.histories(CallTensor::group(1)), 2);
+  EXPECT_EQ(signature.last_history(input), (History{input, 2}));
+  EXPECT_FALSE(signature.is_new_last({input, 1}));
+  EXPECT_TRUE(signature.is_new_last({input, 2}));
+  EXPECT_FALSE(signature.is_new_last({CallTensor::group(0), 0}));  // it came with its last one
+  EXPECT_EQ(to_string(signature.type_of({input, 1})), "f32[4]");
+  EXPECT_EQ(to_string(signature.type_of({input, 2})), "f32[2, 2]");
+  EXPECT_EQ(to_string(History{input, 0}), "input 0");
+  EXPECT_EQ(to_string(History{CallTensor::group(1), 1}), "group 1, history 1");
 }
 
 TEST(Signature, PrintsAnEmptyCall) {

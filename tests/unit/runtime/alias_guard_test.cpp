@@ -80,5 +80,33 @@ TEST(AliasGuard, CountersThatPartedAreNoticed) {
             "a and b do not have one version counter");
 }
 
+// A view gets another history when its version moves, and only a trace knows which reads it
+// concerns.
+TEST(AliasGuard, AViewIsNoTensorOfItsOwnWhereItsVersionMoves) {
+  const at::Tensor p = torch::ones({4}).requires_grad_();
+  ir::Signature signature = arguments(1);
+  signature.training = true;
+  signature.inputs[0].version_delta = 1;
+  signature.inputs[0].requires_grad = true;
+  signature.inputs[0].is_leaf = false;
+  signature.inputs[0].requires_grad_after = true;
+  const Tensors own = {p * 1}, view = {(p * 1).narrow(0, 0, 4)};
+  const auto mismatch_of = [&](int64_t histories, bool history_changed, const Tensors& given) {
+    signature.inputs[0].histories = histories;
+    signature.inputs[0].history_changed = history_changed;
+    return mismatch(AliasGuard(signature, pointers(own), {"a"}), given);
+  };
+  EXPECT_EQ(mismatch_of(1, false, own), "none");
+  EXPECT_EQ(mismatch_of(1, false, view), "a is a view, compiled for a tensor of its own");
+  EXPECT_EQ(mismatch_of(2, false, view), "none");
+  EXPECT_EQ(mismatch_of(2, false, own), "a is no view, compiled for one");
+  // Its new history is the call's own, whichever of the two it is.
+  EXPECT_EQ(mismatch_of(2, true, own), "none");
+  EXPECT_EQ(mismatch_of(2, true, view), "none");
+  EXPECT_EQ(mismatch_of(3, true, own), "a is no view, compiled for one");
+  signature.inputs[0].version_delta = 0;
+  EXPECT_EQ(mismatch_of(1, false, view), "none");
+}
+
 }  // namespace
 }  // namespace tandem::runtime

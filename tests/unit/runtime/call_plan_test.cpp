@@ -45,8 +45,8 @@ Split with_gradient(Split split) {
   signature.inputs[0].requires_grad = signature.inputs[0].requires_grad_after = true;
   signature.outputs[0].requires_grad = true;
   signature.tangents.push_back(
-      {.place = {ir::Place::Of::Output, 0}, .type = signature.outputs[0].type});
-  signature.gradients.push_back({.place = {ir::Place::Of::Input, 0}});
+      {.of = {ir::CallTensor::output(0)}, .type = signature.outputs[0].type});
+  signature.gradients.push_back({.of = {ir::CallTensor::input(0)}});
   return split;
 }
 

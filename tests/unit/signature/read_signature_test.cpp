@@ -39,7 +39,8 @@ TEST(ReadSignature, WritesWithoutGrad) {
         .inputs[0];
   };
   const auto plain = facts([](const T& x) { x.mul_(2).add_(1); }, torch::ones({2}));
-  EXPECT_TRUE(plain.data_written && plain.written_in_grad_mode);
+  EXPECT_TRUE(plain.data_written && !plain.history_changed);
+  EXPECT_EQ(plain.histories, 1);
   EXPECT_EQ(plain.version_delta, 2);
 
   const auto no_grad = facts(
@@ -48,7 +49,7 @@ TEST(ReadSignature, WritesWithoutGrad) {
         x.add_(1);
       },
       leaf({2}));
-  EXPECT_TRUE(no_grad.data_written && !no_grad.written_in_grad_mode && !no_grad.history_changed);
+  EXPECT_TRUE(no_grad.data_written && !no_grad.history_changed);
   EXPECT_EQ(no_grad.version_delta, 1);
 
   const auto detached = facts([](const T& x) { x.detach().mul_(2); }, leaf({2}));
@@ -119,6 +120,33 @@ TEST(ReadSignature, WritesThatAutogradSees) {
   const ir::InputFacts reshaped = of([](T x) { x.unsqueeze_(0); });
   EXPECT_TRUE(!reshaped.data_written && reshaped.history_changed && reshaped.metadata_changed);
   EXPECT_EQ(ir::to_string(*reshaped.type_after), "f32[1, 3]");
+  EXPECT_EQ(plain.histories, 2);
+  EXPECT_EQ(hidden.histories, 1);
+  EXPECT_EQ(reshaped.histories, 2);
+}
+
+// libtorch makes the grad_fn of a view anew after any write to its memory.
+TEST(ReadSignature, HistoriesOfAView) {
+  const T p = leaf({3, 2});
+  const auto histories = [&](const T& x, int writes) {
+    return signature_of({x},
+                        [&](const Tensors& a) {
+                          T sum = a[0] + 1;
+                          for (int i = 0; i < writes; ++i) {
+                            a[0].detach().mul_(2);
+                            sum = sum + a[0];
+                          }
+                          return Tensors{sum};
+                        })
+        .inputs[0]
+        .histories;
+  };
+  EXPECT_EQ(histories(p * 1, 2), 1);
+  EXPECT_EQ(histories((p * 1).narrow(0, 0, 2), 0), 1);
+  EXPECT_EQ(histories((p * 1).narrow(0, 0, 2), 2), 2);
+  // Of a base with other strides a trace can take no view: each write counts by itself.
+  EXPECT_EQ(histories((p.t() * 1).narrow(0, 0, 1), 0), 1);
+  EXPECT_EQ(histories((p.t() * 1).narrow(0, 0, 1), 2), 3);
 }
 
 TEST(ReadSignature, GroupsOfInputsThatAreWritten) {

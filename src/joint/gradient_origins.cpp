@@ -1,4 +1,4 @@
-#include "joint/arrivals.h"
+#include "joint/gradient_origins.h"
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/function.h>
@@ -35,7 +35,8 @@ bool is_custom_function(const autograd::Node& node) {
 
 }  // namespace
 
-Arrivals::Arrivals(std::span<const autograd::Edge> roots, std::span<const autograd::Edge> stops)
+GradientOrigins::GradientOrigins(std::span<const autograd::Edge> roots,
+                                 std::span<const autograd::Edge> stops)
     : roots_(roots.begin(), roots.end()) {
   for (const autograd::Edge& stop : stops) stops_.push_back({stop.function.get(), stop.input_nr});
   if (roots.size() < 2) return;  // one root: what the engine brings is what arrives
@@ -58,11 +59,11 @@ Arrivals::Arrivals(std::span<const autograd::Edge> roots, std::span<const autogr
   }
 }
 
-Arrivals::~Arrivals() {
+GradientOrigins::~GradientOrigins() {
   for (auto& [node, seen] : seen_) node->del_post_hook(seen.hook);
 }
 
-std::vector<bool> Arrivals::at(const autograd::Edge& edge) const {
+std::vector<bool> GradientOrigins::of(const autograd::Edge& edge) const {
   std::vector<bool> from;
   for (const autograd::Edge& root : roots_) from.push_back(arrives(root, edge));
   return from;
@@ -70,7 +71,7 @@ std::vector<bool> Arrivals::at(const autograd::Edge& edge) const {
 
 /// The engine calls every node on the way, also with nothing but undefined gradients: libtorch's
 /// own nodes then return undefined ones, a custom function's backward runs on zeros.
-bool Arrivals::arrives(const autograd::Edge& root, const autograd::Edge& wanted) const {
+bool GradientOrigins::arrives(const autograd::Edge& root, const autograd::Edge& wanted) const {
   const Slot target{wanted.function.get(), wanted.input_nr};
   enum class State : uint8_t { Reached, Active };
   std::map<autograd::Node*, State> states;

@@ -16,19 +16,19 @@ namespace tandem::joint {
 /// The data does not always tell. A custom function's backward runs with zeros for what did not
 /// arrive, and may look at its gradient not at all; so may a formula of libtorch (a draw's). Lives
 /// while the engine runs, to see which gradients nodes leave undefined.
-class Arrivals {
+class GradientOrigins {
  public:
   /// `stops`: where a gradient arrives and goes no further.
-  Arrivals(std::span<const torch::autograd::Edge> roots,
-           std::span<const torch::autograd::Edge> stops);
-  ~Arrivals();
-  Arrivals(const Arrivals&) = delete;
-  Arrivals& operator=(const Arrivals&) = delete;
+  GradientOrigins(std::span<const torch::autograd::Edge> roots,
+                  std::span<const torch::autograd::Edge> stops);
+  ~GradientOrigins();
+  GradientOrigins(const GradientOrigins&) = delete;
+  GradientOrigins& operator=(const GradientOrigins&) = delete;
 
   /// Whether there is a node that makes gradients out of nothing.
   bool has_custom_functions() const { return !seen_.empty(); }
   /// By root: whether a gradient arrives at the edge from that root alone.
-  std::vector<bool> at(const torch::autograd::Edge& edge) const;
+  std::vector<bool> of(const torch::autograd::Edge& edge) const;
 
  private:
   struct Seen {

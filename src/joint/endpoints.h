@@ -1,6 +1,6 @@
 #pragma once
 
-#include "joint/cut.h"
+#include "joint/gradient_stop.h"
 #include "signature/read_signature.h"
 #include "tandem/ir/signature.h"
 #include "tracing/trace.h"
@@ -15,41 +15,43 @@
 
 namespace tandem::joint {
 
-/// Where the backward starts: the gradient of one tensor as the call leaves it.
+/// Where the backward starts: the history with which the call leaves a tensor.
 struct Root {
-  ir::Place place;
+  ir::History of;
   int64_t part = 0;  // of the backward, as in ir::TangentFacts
-  at::Tensor of;
+  at::Tensor tensor;
   torch::autograd::Edge edge;
 };
 
-/// Where it ends: the gradient of one tensor, at one place of autograd's graph.
+/// Where it ends: a history of a tensor whose gradient somebody outside can use.
 struct Target {
-  ir::Place place;
-  bool after = false;
+  ir::History of;
   torch::autograd::Edge edge;
-  std::optional<Cut> cut{};  // nothing flows on, but for the part of what it cuts off
+  std::optional<GradientStop> stop{};  // nothing flows on, but for the part that it hides
 };
 
 /// Both ends of the backward of a traced call, which has one part per autograd node of the call.
-/// While it lives the engine can be made to stop at the cuts; when it dies all are open.
-class Ends {
+/// While it lives the engine can be made to stop at targets; when it dies it runs freely again.
+class Endpoints {
  public:
-  Ends(const tracing::Trace& trace, const signature::Reading& reading);
+  Endpoints(const tracing::Trace& trace, const signature::Reading& reading);
 
   const std::vector<Root>& roots() const { return roots_; }
   int64_t parts() const { return parts_; }
-  /// The targets of one part; opens and closes the cuts for it.
+  /// The targets of one part; opens and closes the stops for it.
   std::vector<const Target*> prepare(int64_t part);
+  /// Where in the trace's autograd graph a history is, endpoint or not; invalid if nowhere.
+  torch::autograd::Edge edge_of(const ir::History& history) const;
 
  private:
   void add_roots();
   void add_targets();
+  void add_last_target(size_t index);
   void set_apart_dead_ends();
-  void add_renewed(const tracing::StandIn& one, size_t index);
-  void add_root(ir::Place place, const at::Tensor& of, int64_t part);
-  void add_target(ir::Place::Of of, size_t index, bool after, const torch::autograd::Edge& edge,
-                  bool cut);
+  void add_root(const ir::CallTensor& of, const at::Tensor& tensor, int64_t part);
+  void add_target(const ir::History& of, bool stops);
+  bool is_passed_apart(const torch::autograd::Edge& edge, const tracing::StandIn& one) const;
+  const at::Tensor& tensor_of(const ir::CallTensor& of) const;
   const tracing::StandIn& input(size_t i) const { return trace_.stand_ins()[order_[i]]; }
   const tracing::Group& group(size_t i) const { return trace_.groups()[reading_.groups[i]]; }
 

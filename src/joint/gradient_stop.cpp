@@ -1,4 +1,4 @@
-#include "joint/cut.h"
+#include "joint/gradient_stop.h"
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -23,7 +23,7 @@ struct Stop : autograd::FunctionPreHook {
 
 }  // namespace
 
-Cut::Cut(const autograd::Edge& edge) {
+GradientStop::GradientStop(const autograd::Edge& edge) {
   edge.function->add_pre_hook(std::make_unique<Stop>(edge.input_nr, closed_));
 }
 
