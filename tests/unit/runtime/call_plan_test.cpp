@@ -126,7 +126,7 @@ TEST(CallPlan, AnInputThatIsReshapedIsHeldAsItWasFound) {
   EXPECT_EQ(texts(plan),
             (Texts{"hold input input 1: 1", "take output 0: 0", "make nodes",
                    "add slot part 0 output 0: -1", "restride input 1", "connect part 0",
-                   "set history output 0: 0", "save", "ask history part 0 input 1"}));
+                   "set history output 0: 0", "save", "ask history input 1"}));
 }
 
 }  // namespace
