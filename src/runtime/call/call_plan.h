@@ -55,7 +55,7 @@ struct CallPlan {
     std::vector<Edge> edges;
     /// Inputs that the last edges lead to: closed-over leaves, whose edges are the same in every
     /// call.
-    std::vector<size_t> leaves;
+    std::vector<size_t> leaves{};
     std::vector<PassedHistory> passed;
   };
   std::vector<Part> parts;
