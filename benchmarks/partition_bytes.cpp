@@ -16,18 +16,24 @@
 
 namespace {
 
-/// A backend for which decomposed ops and cheap recomputation pay. It only has to be asked.
+/// Answers as `llvm` what is decomposed and fused, without making kernels.
 class FusingBackend final : public tandem::Backend {
  public:
   std::string_view name() const override { return "fusing"; }
-  tandem::Decompositions decompositions(tandem::Rounding rounding) const override {
-    return tandem::Decompositions::standard(rounding);
+  tandem::Decompositions decompositions(tandem::Rounding rounding,
+                                        tandem::Random random) const override {
+    return llvm_->decompositions(rounding, random);
   }
-  bool fuses() const override { return true; }
+  bool can_fuse(const tandem::ir::Graph& graph, const tandem::ir::Node& node) const override {
+    return llvm_->can_fuse(graph, node);
+  }
   std::unique_ptr<tandem::Executable> compile(const tandem::ir::Graph&,
                                               const tandem::CompileContext&) override {
     throw std::runtime_error("the backend of this benchmark runs nothing");
   }
+
+ private:
+  std::shared_ptr<tandem::Backend> llvm_ = tandem::backend("llvm");
 };
 
 /// Tensors that live after the forward and did not before: autograd's, and the loss.

@@ -9,7 +9,7 @@ if(NOT LLVM_FOUND)
       "On Debian and Ubuntu run scripts/setup.sh, or install llvm-19-dev, libzstd-dev and zlib1g-dev;\n"
       "elsewhere name the folder that holds LLVMConfig.cmake: -DLLVM_DIR=<folder>.")
 endif()
-llvm_map_components_to_libnames(tandem_llvm_libraries orcjit x86codegen x86desc x86info scalaropts instcombine)
+llvm_map_components_to_libnames(tandem_llvm_libraries x86codegen x86desc x86info scalaropts instcombine)
 foreach(library IN LISTS tandem_llvm_libraries)
   if(NOT TARGET ${library})
     message(FATAL_ERROR "tandem: LLVM in ${LLVM_DIR} has no static library ${library}; install llvm-19-dev")

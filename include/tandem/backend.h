@@ -47,6 +47,9 @@ class TANDEM_API Executable {
     std::string text;
   };
   virtual std::vector<Listing> listings() const { return {}; }
+  /// What Backend::load makes it of again, in another process too. Empty: it cannot be stored, and
+  /// its graph is compiled anew.
+  virtual std::string save() const { return {}; }
   /// Gives back memory that it keeps between runs.
   virtual void release_cached_memory() {}
 };
@@ -59,11 +62,22 @@ class TANDEM_API Backend {
   /// Called in the compiling call, never in backward for the first set of tangents.
   virtual std::unique_ptr<Executable> compile(const ir::Graph& graph,
                                               const CompileContext& context) = 0;
+  /// What save() has given, for the same graph and context. Null: it does not fit this machine, and
+  /// the graph is compiled instead. `stored` comes from whom the caller trusts: it may be code.
+  virtual std::unique_ptr<Executable> load(std::string_view /*stored*/, const ir::Graph& /*graph*/,
+                                           const CompileContext& /*context*/) {
+    return nullptr;
+  }
   /// The ops that it would rather see as others: applied to the joint graph, before it is cut.
-  virtual Decompositions decompositions(Rounding /*rounding*/) const { return {}; }
-  /// Whether neighbouring pointwise ops and reductions become one kernel. Computing such values
-  /// again in the backward then costs little; otherwise each one is a pass over memory.
-  virtual bool fuses() const { return false; }
+  virtual Decompositions decompositions(Rounding /*rounding*/, Random /*random*/) const {
+    return {};
+  }
+  /// Whether it computes this node inside a kernel of nodes that read it: then the backward makes
+  /// its result again for next to nothing. Asked of the joint graph, after the decompositions;
+  /// views, which compute nothing, are not asked about.
+  virtual bool can_fuse(const ir::Graph& /*graph*/, const ir::Node& /*node*/) const {
+    return false;
+  }
 };
 
 /// A backend by name; a UserError lists the known ones.

@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "joint/gradients.h"
+#include "ops/own/write_in_backward.h"
 #include "signature/read_signature.h"
 #include "tracing/traced_tensor.h"
-#include "tracing/write_in_backward.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
 
@@ -48,7 +48,7 @@ std::vector<Reached> BackwardWrites::record(tracing::Recording& recording,
     if (std::ranges::none_of(effect.from, [](bool from) { return from; }))
       effect.from.assign(tangents.size(), true);
     effect.node = recording.graph()
-                      .add_op({.op = tracing::write_in_backward_op(),
+                      .add_op({.op = ops::kWriteInBackward.handle(),
                                .operands = {written.input, data,
                                             static_cast<int64_t>(now[position].version) -
                                                 static_cast<int64_t>(before_[position].version)},

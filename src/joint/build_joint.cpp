@@ -5,10 +5,11 @@
 #include "joint/endpoints.h"
 #include "joint/gradient_origins.h"
 #include "joint/gradients.h"
+#include "joint/inputs_read.h"
 #include "joint/release_groups.h"
 #include "joint/written_versions.h"
+#include "ops/own/arrives.h"
 #include "tandem/ir/text.h"
-#include "tracing/arrives.h"
 #include "tracing/traced_tensor.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
@@ -60,6 +61,7 @@ class Builder {
     Joint joint{.graph = std::move(graph_), .signature = std::move(signature_)};
     for (size_t i = trace_.argument_count(); i < trace_.stand_ins().size(); ++i)
       joint.lifted.push_back(trace_.stand_ins()[i].real);
+    note_inputs_read(joint);
     return joint;
   }
 
@@ -160,7 +162,7 @@ class Builder {
       }
       if (!differs || read.empty()) continue;
       values[i] = graph_
-                      .add_op({.op = tracing::arrives_op(),
+                      .add_op({.op = ops::kArrives.handle(),
                                .operands = {values[i], std::move(read)},
                                .results = {graph_.value(values[i]).type()},
                                .phase = ir::Phase::Backward})

@@ -5,6 +5,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <algorithm>
 #include <atomic>
 #include <shared_mutex>
 #include <unordered_set>
@@ -90,6 +91,19 @@ bool is_marked_effectful(const c10::OperatorName& name) {
   if (known.count.load(std::memory_order_acquire) == 0) return false;
   std::shared_lock lock(known.mutex);
   return known.names.contains(name);
+}
+
+std::vector<std::string> marked_effectful() {
+  Marks& known = marks();
+  std::vector<std::string> names;
+  {
+    const std::shared_lock lock(known.mutex);
+    for (const c10::OperatorName& name : known.names)
+      names.push_back(name.overload_name.empty() ? name.name
+                                                 : name.name + "." + name.overload_name);
+  }
+  std::ranges::sort(names);
+  return names;
 }
 
 uint64_t effect_marks() { return marks().count.load(std::memory_order_acquire); }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace tandem::ops {
 
@@ -12,6 +13,9 @@ namespace tandem::ops {
 void mark_effectful(const std::string& name);
 
 bool is_marked_effectful(const c10::OperatorName& name);
+
+/// Every overload that is marked, as in `mylib::log.text`, sorted.
+std::vector<std::string> marked_effectful();
 
 /// Grows with every op that is marked: what was compiled before may have dropped its calls.
 uint64_t effect_marks();

@@ -26,8 +26,7 @@ OpInfo make_info(const c10::OperatorHandle& op) {
   for (const c10::Argument& result : schema.returns()) {
     if (result.alias_info() && !result.alias_info()->isWrite()) info.is_view = true;
   }
-  info.aliases_undeclared = facts & Fact::HiddenAlias;
-  info.is_view = info.is_view || info.aliases_undeclared;
+  info.is_view = info.is_view || (facts & Fact::HiddenAlias);
   info.hidden_writes = facts & Fact::HiddenWrite;
   // An op without results is called for what else it does.
   const ir::FunctionalForm* form = ir::find_form(op);
@@ -35,27 +34,13 @@ OpInfo make_info(const c10::OperatorHandle& op) {
   info.has_effect =
       info.marked || (facts & Fact::Effect) || (schema.returns().empty() && !info.writes_arguments);
   info.random = op.hasTag(at::Tag::nondeterministic_seeded);
-  if (row && !row->draw_switch.empty()) {
-    info.draw_switch = schema.argumentIndexWithName(std::string(row->draw_switch)).value_or(-1);
-  }
   info.data_dependent_shape =
       op.hasTag(at::Tag::dynamic_output_shape) && !(facts & Fact::StaticSize);
   info.reads_data = op.hasTag(at::Tag::data_dependent_output) || (facts & Fact::ReadsData);
-  info.has_rule = row && row->rule;
-
-  bool pointwise = op.hasTag(at::Tag::pointwise) && !(facts & Fact::NotPointwise);
-  if (info.is_view) {
-    info.cost = CostClass::Free;
-    info.fusion = FusionKind::View;
-  } else if (pointwise) {
-    info.cost = CostClass::Pointwise;
-    info.fusion = FusionKind::Pointwise;
-  }
-  if (row && row->cost) info.cost = *row->cost;
-  if (row && row->fusion) info.fusion = *row->fusion;
-  info.cheap =
-      (info.is_view || info.fusion == FusionKind::Pointwise || (facts & Fact::ComputeTwice)) &&
-      info.mergeable();
+  if (info.is_view || !info.mergeable()) return info;
+  if (row) info.work = row->work;
+  if (info.work == Work::Other && op.hasTag(at::Tag::pointwise) && !(facts & Fact::NotPointwise))
+    info.work = Work::Pointwise;
   return info;
 }
 
@@ -171,9 +156,12 @@ const OpInfo& info(const c10::OperatorHandle& op) {
 }
 
 bool draws(const c10::OperatorHandle& op, std::span<const c10::IValue> args) {
-  const OpInfo& facts = info(op);
-  if (!facts.random || facts.draw_switch < 0) return facts.random;
-  const c10::IValue& value = args[static_cast<size_t>(facts.draw_switch)];
+  if (!info(op).random) return false;
+  const OpRow* row = find_row(op);
+  if (row == nullptr || row->draw_switch.empty()) return true;
+  const auto at = op.schema().argumentIndexWithName(std::string(row->draw_switch));
+  if (!at.has_value()) return true;
+  const c10::IValue& value = args[static_cast<size_t>(*at)];
   if (value.isBool()) return value.toBool();
   if (value.isDouble()) return value.toDouble() != 0;
   return true;

@@ -3,7 +3,6 @@
 #include "ops/op_table.h"
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string_view>
 
@@ -20,7 +19,6 @@ enum class Fact : uint32_t {
   NotPointwise = 1 << 5,  // tagged pointwise, and is not
   NeverOnZeros = 1 << 6,  // on zeros it throws, or answers something else than on data
   CastsInside = 1 << 8,   // its kernel calls ops that autocast casts
-  ComputeTwice = 1 << 9,  // cheap beside keeping its result, though neither view nor pointwise
   RegisterMeta = 1 << 7,  // libtorch's functionalization or composites need a Meta kernel: ours
 };
 constexpr Fact operator|(Fact a, Fact b) {
@@ -34,8 +32,7 @@ constexpr bool operator&(Fact a, Fact b) {
 struct OpRow {
   std::string_view op;  // `max.dim`: without namespace
   MetadataRule rule = nullptr;
-  std::optional<CostClass> cost{};
-  std::optional<FusionKind> fusion{};
+  Work work = Work::Other;
   Fact facts = Fact::None;
   std::string_view
       draw_switch{};  // the argument that, zero or false, makes a random op draw nothing

@@ -13,21 +13,13 @@
 
 namespace tandem::ops {
 
-/// What running an op costs, seen from the graph.
-enum class CostClass : uint8_t {
-  Free,
-  Pointwise,
-  Reduction,
-  Copy,
-  MatrixProduct,
-  Convolution,
-  Attention,
-  Other
+/// What a call computes, seen from the graph. What a backend makes of it, and whether it fuses it,
+/// the backend alone knows.
+enum class Work : uint8_t {
+  Other,
+  Pointwise,  // one kernel over one output, element by element, that draws nothing
+  Sweep,      // one pass over its operands, or over nothing: plain reductions, lookups, factories
 };
-
-/// How an op can be part of a fused kernel. A backend's question; the eager one uses Pointwise for
-/// memory reuse.
-enum class FusionKind : uint8_t { None, Pointwise, Reduction, View };
 
 /// Everything Tandem knows about one operator overload. What libtorch's schema and tags hold is
 /// read from there; the table adds what they do not say or say wrongly.
@@ -35,23 +27,19 @@ struct OpInfo {
   // from schema and tags
   bool is_view = false;  // a result shares memory with argument 0 (declared, or an undeclared alias
                          // of the table)
-  bool aliases_undeclared =
-      false;  // `_unsafe_view` and kin: shares memory though the schema denies it
   bool writes_arguments = false;  // the schema declares a write
   bool hidden_writes = false;     // writes that the schema does not declare
   bool random = false;            // may draw from a generator
-  int draw_switch = -1;           // index of the argument that, zero or false, means: draws nothing
   bool has_effect = false;  // must be kept, in order and number, though nobody reads its results
   bool marked = false;      // by mark_effectful: recorded as one call, never looked into
   bool data_dependent_shape = false;
   bool reads_data = false;  // returns a C++ value computed from data: item, equal
-  CostClass cost = CostClass::Other;
-  FusionKind fusion = FusionKind::None;
-  bool cheap = false;     // a view, a pointwise op or its like: computed twice rather than kept
-  bool has_rule = false;  // our own metadata rule answers
+  Work work = Work::Other;  // of a view: nothing, so Other
 
+  /// Changes the data of an argument, declared or not.
+  bool writes() const { return writes_arguments || hidden_writes; }
   /// May be dropped when nobody reads its results (draws and effects may not).
-  bool removable() const { return !random && !has_effect && !writes_arguments && !hidden_writes; }
+  bool removable() const { return !random && !has_effect && !writes(); }
   /// Happens as often as eager does it, and in eager's order.
   bool must_happen() const { return random || has_effect; }
   /// Two calls with equal operands give equal results.

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "ops/op_table.h"
+#include "ops/own/arrives.h"
 #include "passes/remove_dead_nodes.h"
 #include "tandem/ir/type.h"
 
@@ -270,23 +271,15 @@ class Specialiser {
 
 }  // namespace
 
-namespace {
-
-bool marks_arrival(const ir::Node& node) {
-  return node.kind() == ir::NodeKind::Op && node.op().operator_name().name == "tandem::arrives";
-}
-
-}  // namespace
-
 bool has_arrival_marks(const ir::Graph& graph) {
   bool any = false;
-  graph.for_each_node([&](const ir::Node& node) { any = any || marks_arrival(node); });
+  graph.for_each_node([&](const ir::Node& node) { any = any || ops::kArrives.is(node); });
   return any;
 }
 
 void drop_arrival_marks(ir::Graph& graph) {
   graph.for_each_node([&](ir::Node& node) {
-    if (!marks_arrival(node)) return;
+    if (!ops::kArrives.is(node)) return;
     graph.replace_all_uses(node.results()[0], *node.operands()[0].get_if<ir::ValueId>());
     graph.erase(node);
   });

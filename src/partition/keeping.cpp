@@ -1,6 +1,7 @@
 #include "partition/keeping.h"
 
 #include "ops/memory/memory_roots.h"
+#include "ops/reads.h"
 
 #include <algorithm>
 #include <numeric>
@@ -25,22 +26,6 @@ bool is_dense(const ir::TensorType& type) {
   }
   // Sizes of 1 have strides too, which a copy keeps only where it may keep all.
   return true;
-}
-
-/// `fn` gets every value that the recorded backward reads or returns; of a forward, what is saved.
-template <class Fn>
-void for_each_read(const ir::Graph& joint, const Fn& fn) {
-  const auto present = [&](ir::ValueId id) {
-    if (id != ir::kNoValue) fn(id);
-  };
-  joint.for_each_node([&](const ir::Node& node) {
-    if (node.phase() != ir::Phase::Backward) return;
-    for (const ir::Operand& operand : node.operands()) operand.for_each_value(present);
-  });
-  for (const ir::Output& output : joint.outputs()) {
-    if (output.role.role == ir::Role::Grad || output.role.role == ir::Role::Saved)
-      present(output.value);
-  }
 }
 
 }  // namespace
@@ -69,10 +54,14 @@ Keeping::Keeping(const ir::Graph& graph, const ir::Signature& signature)
     // The base of a group is written through its members.
     written_[input] = role == ir::Role::Base || of_input.data_written;
   }
-  for_each_read(graph, [&](ir::ValueId id) { read_[root(id)] = true; });
+  ops::for_each_backward_read(graph, [&](ir::ValueId id) { read_[root(id)] = true; });
   for (const ir::Output& output : graph.outputs()) {
     const ir::Role role = output.role.role;
-    if (role == ir::Role::Grad || role == ir::Role::Saved || output.value == ir::kNoValue) continue;
+    if (role == ir::Role::Grad || output.value == ir::kNoValue) continue;
+    if (role == ir::Role::Saved) {
+      read_[root(output.value)] = true;
+      continue;
+    }
     const ir::ValueId owner = memory(output.value);
     const int64_t index = output.role.index;
     visible_[root(output.value)] = true;
@@ -146,17 +135,6 @@ Saved::How Keeping::how_in_memory_of_call(ir::ValueId value) const {
   const bool is_constant = graph_.node(producer).kind() == ir::NodeKind::Constant;
   return handed_out == owner_.end() || is_constant ? Saved::How{Saved::As::Value}
                                                    : handed_out->second;
-}
-
-void note_inputs_read(Joint& joint) {
-  const std::vector<ir::ValueId> roots = ops::memory_roots(joint.graph);
-  std::vector<bool> read(joint.graph.value_limit(), false);
-  for_each_read(joint.graph, [&](ir::ValueId id) {
-    read[static_cast<size_t>(roots[static_cast<size_t>(id)])] = true;
-  });
-  for (size_t i = 0; i < joint.signature.inputs.size(); ++i) {
-    joint.signature.inputs[i].read_by_backward = read[static_cast<size_t>(joint.graph.inputs()[i])];
-  }
 }
 
 }  // namespace tandem::partition

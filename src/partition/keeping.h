@@ -63,8 +63,4 @@ class Keeping {
   std::unordered_map<ir::ValueId, Saved::How> returned_;      // value -> result or base
 };
 
-/// Fills InputFacts::read_by_backward from a joint graph as it was recorded: the clean-up may let a
-/// forward value take the place of what the backward computes from an input.
-void note_inputs_read(Joint& joint);
-
 }  // namespace tandem::partition

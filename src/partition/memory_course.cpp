@@ -74,9 +74,8 @@ class Ledger {
   bool takes_over(const ir::Node& node) const {
     if (node.kind() != ir::NodeKind::Op || node.results().size() != 1 || node.operands().empty())
       return false;
-    const ops::OpInfo& info = ops::info(node.op());
     const auto* first = node.operands()[0].get_if<ir::ValueId>();
-    if (info.fusion != ops::FusionKind::Pointwise || info.is_view || first == nullptr ||
+    if (ops::info(node.op()).work != ops::Work::Pointwise || first == nullptr ||
         *first == ir::kNoValue || node.results()[0] == ir::kNoValue)
       return false;
     return roots_[index(*first)] == *first && !graph_.value(*first).is_input() &&
@@ -225,9 +224,7 @@ class Order {
 bool writes_something(const ir::Graph& graph) {
   bool writes = false;
   graph.for_each_node([&](const ir::Node& node) {
-    if (node.kind() != ir::NodeKind::Op) return;
-    const ops::OpInfo& info = ops::info(node.op());
-    writes = writes || info.writes_arguments || info.hidden_writes;
+    writes = writes || (node.kind() == ir::NodeKind::Op && ops::info(node.op()).writes());
   });
   return writes;
 }

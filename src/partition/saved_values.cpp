@@ -109,7 +109,10 @@ bool is_repeatable(const ir::Node& node) {
   if (node.kind() == ir::NodeKind::Constant) return true;
   if (node.kind() != ir::NodeKind::Op) return false;
   const ops::OpInfo& info = ops::info(node.op());
-  if (!info.is_view || info.aliases_undeclared || info.must_happen()) return false;
+  // Where the schema denies it, the program sees a tensor of its own.
+  const bool declared = !node.op().schema().returns().empty() &&
+                        node.op().schema().returns()[0].alias_info() != nullptr;
+  if (!info.is_view || !declared || info.must_happen()) return false;
   if (node.operands().empty()) return false;
   const auto* source = node.operands()[0].get_if<ir::ValueId>();
   if (source == nullptr || *source == ir::kNoValue) return false;

@@ -29,7 +29,7 @@ MemoryFacts::MemoryFacts(const ir::Graph& graph) : graph_(graph), flags_(graph.v
     bool writes = false, addresses = false;
     if (node.kind() == ir::NodeKind::Op) {
       const ops::OpInfo& info = ops::info(node.op());
-      writes = info.writes_arguments || info.hidden_writes;
+      writes = info.writes();
       addresses = node.op().operator_name().name.starts_with("aten::as_strided");
       // The scatters keep the offset of what they copy, and so show where it lay.
       if (is_scatter(node)) add_flag(*node.operands()[0].get_if<ir::ValueId>(), kScattered);

@@ -18,9 +18,7 @@ namespace tandem::passes {
 namespace {
 
 bool writes(const ir::Node& node) {
-  if (node.kind() != ir::NodeKind::Op) return false;
-  const ops::OpInfo& info = ops::info(node.op());
-  return info.writes_arguments || info.hidden_writes;
+  return node.kind() == ir::NodeKind::Op && ops::info(node.op()).writes();
 }
 
 /// Values whose memory somebody outside the graph gets hold of, or some op writes to.

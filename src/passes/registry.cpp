@@ -71,13 +71,14 @@ const PassInfo& find_pass(std::string_view name) {
                                       "\n  remedy: did you mean \"", nearest->name, "\"?"));
 }
 
-PassResult run_pass(const PassInfo& pass, ir::Graph& graph, const PassObserver& observer) {
+PassResult run_step(std::string_view name, const std::function<PassResult(ir::Graph&)>& step,
+                    ir::Graph& graph, const PassObserver& observer) {
   PassResult result;
-  StepReport report{.name = pass.name, .graph = graph};
-  report.disabled = observer.disabled.contains(std::string_view(pass.name));
+  StepReport report{.name = name, .graph = graph};
+  report.disabled = observer.disabled.contains(name);
   if (!report.disabled) {
     const auto start = std::chrono::steady_clock::now();
-    result = pass.run(graph);
+    result = step(graph);
     report.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     report.changes = result.changes;
@@ -86,10 +87,14 @@ PassResult run_pass(const PassInfo& pass, ir::Graph& graph, const PassObserver& 
   if (observer.after_step) observer.after_step(report);
   if (observer.verify && !report.disabled) {
     const std::vector<ir::Violation> broken = ir::violations(graph);
-    TANDEM_CHECK(broken.empty(), "passes", pass.name,
+    TANDEM_CHECK(broken.empty(), "passes", name,
                  " broke the graph\n  rule:   ", broken.front().text);
   }
   return result;
+}
+
+PassResult run_pass(const PassInfo& pass, ir::Graph& graph, const PassObserver& observer) {
+  return run_step(pass.name, pass.run, graph, observer);
 }
 
 }  // namespace tandem::passes

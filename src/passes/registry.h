@@ -32,8 +32,10 @@ struct PassObserver {
   bool verify = true;
 };
 
-/// Runs one pass the way every step is run: off-switch, timer, report (where a dump hooks in),
+/// Runs one step the way every step is run: off-switch, timer, report (where a dump hooks in),
 /// verifier.
+PassResult run_step(std::string_view name, const std::function<PassResult(ir::Graph&)>& step,
+                    ir::Graph& graph, const PassObserver& observer = {});
 PassResult run_pass(const PassInfo& pass, ir::Graph& graph, const PassObserver& observer = {});
 
 }  // namespace tandem::passes

@@ -1,6 +1,6 @@
 #include "base/error.h"
 #include "base/log.h"
-#include "ops/own/run_time_check.h"
+#include "ops/own/check_not_equal.h"
 #include "pipeline/compile_registry.h"
 #include "pipeline/environment.h"
 #include "pipeline/explain.h"

@@ -120,7 +120,10 @@ bool set_pass_switches(const std::vector<std::string>& words) {
 }
 
 bool runs(const PassInfo& pass, Rounding rounding) {
-  if (!pass.exact && rounding != Rounding::fast) return false;
+  return (pass.exact || rounding == Rounding::fast) && is_switched_on(pass);
+}
+
+bool is_switched_on(const PassInfo& pass) {
   bool on = pass.on_by_default;
   PassSwitches& switches = pass_switches();
   const std::lock_guard lock(switches.mutex);

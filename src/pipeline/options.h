@@ -17,8 +17,9 @@ void check_options(const Options& options);
 /// them to leave them out. False, and nothing changes, if a word names no pass.
 bool set_pass_switches(const std::vector<std::string>& words);
 
-/// Whether a pass runs: the last word about it counts, otherwise its row; one that is not exact
-/// never runs without free rounding.
+/// The last word about a pass counts, otherwise its row.
+bool is_switched_on(const PassInfo& pass);
+/// The same, but one that is not exact never runs without free rounding.
 bool runs(const PassInfo& pass, Rounding rounding);
 
 }  // namespace tandem::pipeline

@@ -6,9 +6,10 @@
 namespace tandem {
 
 Split min_cut(const Joint& joint, const Options& options) {
-  using partition::Recompute;
-  return partition::cut_at_minimum(
-      joint, options.backend.resolve()->fuses() ? Recompute::Cheap : Recompute::Views);
+  const std::shared_ptr<Backend> backend = options.backend.resolve();
+  return partition::cut_at_minimum(joint, [&](const ir::Graph& graph, const ir::Node& node) {
+    return backend->can_fuse(graph, node);
+  });
 }
 
 }  // namespace tandem

@@ -2,23 +2,20 @@
 
 #include "base/error.h"
 #include "joint/build_joint.h"
-#include "ops/op_table.h"
-#include "ops/own/fast_draws.h"
 #include "partition/finish_split.h"
-#include "partition/keeping.h"
 #include "passes/decompose.h"
+#include "passes/drop_happened.h"
 #include "passes/registry.h"
-#include "passes/remove_dead_nodes.h"
+#include "pipeline/backward_compiler.h"
+#include "pipeline/lower.h"
 #include "pipeline/options.h"
-#include "runtime/backward/primals.h"
+#include "runtime/bind.h"
 #include "signature/read_signature.h"
 #include "tracing/ambient.h"
 #include "tracing/trace.h"
-#include "tracing/with_autocast.h"
 
 #include <torch/nn/module.h>
 
-#include <algorithm>
 #include <optional>
 #include <span>
 
@@ -57,79 +54,6 @@ tracing::KnownTensors known_tensors(const Options& options) {
   return known;
 }
 
-/// The ops that address memory from the start of the storage; their gradients do so, too.
-bool counts_from_storage_start(const Joint& joint) {
-  bool found = false;
-  const auto look = [&](const ir::Node& node) {
-    found = found || (node.kind() == ir::NodeKind::Op &&
-                      node.op().operator_name().name.starts_with("aten::as_strided"));
-  };
-  joint.graph.for_each_node(look);
-  for (const ir::ViewReplay& replay : joint.signature.replays) replay.graph.for_each_node(look);
-  return found;
-}
-
-/// Makes the functions that compute gradients of calls of an entry.
-runtime::GradientFunctions::Make derive(std::shared_ptr<const Program> program, Options options,
-                                        const tracing::ThreadSwitches& switches,
-                                        uint64_t fingerprint) {
-  // The user hears of what his own calls do.
-  options.on_event = nullptr;
-  options.verify_every = 0;
-  options.dump_dir.clear();
-  options.on_overflow = OnOverflow::error;
-  options.on_unsupported = OnUnsupported::error;
-  return [=, program = std::move(program), options = std::move(options)](
-             const runtime::EntryState& entry, size_t part, const std::vector<bool>& defined) {
-    auto derived = std::make_shared<Program>(*program);
-    if (!program->is_derived()) {
-      derived->switches = switches;
-      derived->fingerprint = fingerprint;
-    }
-    joint::Derivation step{.of = entry.signature(),
-                           .lifted = entry.lifted(),
-                           .arguments = entry.argument_count(),
-                           .part = part,
-                           .defined = defined,
-                           .replaced = {},
-                           .histories = {},
-                           .generators = entry.primals().generators};
-    for (size_t i : entry.primals().replaced) step.replaced.push_back(entry.lifted()[i]);
-    for (const runtime::CallPlan::PassedHistory& one : entry.plan().parts[part].passed)
-      step.histories.push_back(one.of);
-    derived->derivations.push_back(std::move(step));
-    return compile_gradients(std::move(derived), options);
-  };
-}
-
-/// Effects that the calls before have had. What such an op returned cannot be had again.
-void drop_happened(ir::Graph& graph, ir::NodeId last) {
-  bool dropped = true;
-  while (dropped) {
-    dropped = false;
-    graph.for_each_node_reversed([&](ir::Node& node) {
-      if (node.id() > last || node.kind() != ir::NodeKind::Op) return;
-      const ops::OpInfo& info = ops::info(node.op());
-      const bool read = std::ranges::any_of(node.results(), [&](ir::ValueId id) {
-        return id != ir::kNoValue && graph.value(id).has_users();
-      });
-      if (read || !info.has_effect || info.random) return;
-      graph.erase(node);
-      dropped = true;
-    });
-    if (dropped) passes::remove_dead_nodes(graph);
-  }
-  graph.for_each_node([&](const ir::Node& node) {
-    if (node.id() > last || node.kind() != ir::NodeKind::Op || !ops::info(node.op()).has_effect)
-      return;
-    TANDEM_UNSUPPORTED("call", "backward with create_graph=true reads what ",
-                       node.op().operator_name().name,
-                       " returned, an op with effects, which must not happen twice",
-                       base::detail_line("at", ir::to_string(node.location())),
-                       "\n  remedy: call the op outside the compiled function");
-  });
-}
-
 }  // namespace
 
 Captured capture(const Program& program, const detail::Flat& arguments, const Options& options,
@@ -156,7 +80,6 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
       log.time("signature", [&] { return signature::read_signature(*trace, effects); });
   captured.joint = log.time(
       "joint", [&] { return joint::build_joint(*trace, std::move(reading), "function.joint"); });
-  partition::note_inputs_read(captured.joint);
   captured.result_constants.assign(trace->results().constants.begin(),
                                    trace->results().constants.end());
   captured.counts.zero_fallbacks = trace->recording().metadata().counts().zeros;
@@ -167,19 +90,21 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
 
 Decompositions chosen_decompositions(const Options& options) {
   const std::shared_ptr<Backend> backend = options.backend.resolve();
-  Decompositions table = backend->decompositions(options.rounding);
-  // Only in fused kernels are such draws faster than libtorch's.
-  if (options.random == Random::fast && backend->fuses()) table.merge(ops::fast_draws());
-  return table.merge(options.decompositions);
+  return backend->decompositions(options.rounding, options.random).merge(options.decompositions);
 }
 
 std::span<const char* const> joint_passes() { return kJointPasses; }
 
-void run_passes(ir::Graph& graph, const Decompositions& table, Rounding rounding, StageLog& log) {
+void run_passes(ir::Graph& graph, const Decompositions& table, Rounding rounding, StageLog& log,
+                ir::NodeId happened) {
   passes::PassObserver observer;
   observer.verify = kVerifyEveryStep;
   for (const PassInfo& pass : passes::all_passes()) {
-    if (!runs(pass, rounding)) observer.disabled.insert(pass.name);
+    // Of decompositions each says for itself whether it is exact, and the table has only those that
+    // the rounding allows.
+    const bool on =
+        std::string_view(pass.name) == "decompose" ? is_switched_on(pass) : runs(pass, rounding);
+    if (!on) observer.disabled.insert(pass.name);
   }
   observer.after_step = [&](const passes::StepReport& step) {
     if (!step.disabled) log.note_step("passes", std::string(step.name), step.seconds);
@@ -189,13 +114,12 @@ void run_passes(ir::Graph& graph, const Decompositions& table, Rounding rounding
     // An export has its trace still open; what a pass computes is no part of it.
     std::optional<tracing::OutsideTrace> outside;
     if (tracing::is_tracing()) outside.emplace();
-    if (!table.empty()) {
-      const PassResult result = passes::decompose(graph, table);
-      if (kVerifyEveryStep) ir::verify(graph, "passes");
-      log.dump("decompose", graph, result.changes > 0);
-    }
+    const auto decompose = [&](ir::Graph& joint) { return passes::decompose(joint, table); };
+    if (!table.empty()) passes::run_step("decompose", decompose, graph, observer);
     for (const char* name : kJointPasses)
       passes::run_pass(passes::find_pass(name), graph, observer);
+    const auto drop = [&](ir::Graph& joint) { return passes::drop_happened(joint, happened); };
+    if (happened != ir::kNoNode) passes::run_step("drop-happened", drop, graph, observer);
     if (!kVerifyEveryStep) ir::verify(graph, "passes");
   });
 }
@@ -215,38 +139,29 @@ Split cut(const Joint& joint, const Options& options, StageLog& log) {
 std::shared_ptr<const runtime::EntryState> compile_entry(
     const std::shared_ptr<const Program>& program, const detail::Flat& arguments,
     const Options& options, StageLog& log, CaptureCounts& counts) {
+  // What holds when the call begins; the trace may change it.
   runtime::Guards guards(runtime::ThreadState::now(), arguments, program->tensor_names(arguments),
                          options);
   const tracing::ThreadSwitches switches = tracing::ThreadSwitches::now();
+  const std::shared_ptr<Backend> backend = options.backend.resolve();
+
   Captured captured = capture(*program, arguments, options, log);
   counts = captured.counts;
-  if (program->is_derived()) *program->derived_traces += counts.traces;
-  const std::vector<bool> come_from = runtime::gradients_come_from(captured.joint.graph);
-  run_passes(captured.joint.graph, chosen_decompositions(options), options.rounding, log);
-  if (program->is_derived()) drop_happened(captured.joint.graph, captured.run.happened);
+  run_passes(captured.joint.graph, chosen_decompositions(options), options.rounding, log,
+             captured.run.happened);
   Split split = cut(captured.joint, options, log);
-  guards.add_trace(captured.joint.lifted, split.signature, arguments);
-  if (counts_from_storage_start(captured.joint)) guards.add_storage_offsets(arguments);
-  runtime::Higher higher;
-  if (options.higher_order && split.signature.training) {
-    higher.make = derive(program, options, switches, captured.run.fingerprint);
-    higher.gradients_come_from = come_from;
-    higher.argument_count = arguments.tensors.size();
-    higher.argument_constants.assign(arguments.constants.begin(), arguments.constants.end());
-  }
-  auto entry = log.time("lower", [&] {
-    return std::make_shared<const runtime::EntryState>(
-        std::move(captured.joint), std::move(split), options.backend.resolve(), std::move(guards),
-        std::move(captured.result_constants), std::move(higher),
-        runtime::Liberties{options.rounding, options.random});
-  });
-  log.dump("forward", entry->forward());
-  if (entry->signature().training) {
-    entry->backward().set_with_autocast(tracing::with_autocast);
-    log.dump("backward", entry->backward().whole());
-  }
+  guards.add_trace(captured.joint, split.signature, arguments);
+  runtime::Artifact artifact = lower({.backend = std::string(backend->name()),
+                                      .allowed = {options.rounding, options.random},
+                                      .joint = std::move(captured.joint.graph),
+                                      .split = std::move(split),
+                                      .guards = guards.rows(),
+                                      .result_constants = std::move(captured.result_constants)},
+                                     *backend, log);
   log.finish();
-  return entry;
+  return runtime::bind(
+      std::move(artifact), std::move(guards), std::move(captured.joint.lifted),
+      make_backward_compiler(backend, program, options, switches, captured.run.fingerprint));
 }
 
 }  // namespace tandem::pipeline

@@ -36,8 +36,10 @@ Decompositions chosen_decompositions(const Options& options);
 /// The passes over a joint graph, in order; one may come twice.
 std::span<const char* const> joint_passes();
 
-/// Decompositions and clean-up of a joint graph before it is cut.
-void run_passes(ir::Graph& graph, const Decompositions& table, Rounding rounding, StageLog& log);
+/// Decompositions and clean-up of a joint graph before it is cut. `happened`: the last node of what
+/// calls before have done already, whose effects go.
+void run_passes(ir::Graph& graph, const Decompositions& table, Rounding rounding, StageLog& log,
+                ir::NodeId happened = ir::kNoNode);
 
 /// The cut, by the partitioner of the options; both graphs verified.
 Split cut(const Joint& joint, const Options& options, StageLog& log);

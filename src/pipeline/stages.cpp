@@ -2,12 +2,14 @@
 #include "base/error.h"
 #include "partition/finish_split.h"
 #include "partition/saved_values.h"
+#include "pipeline/backward_compiler.h"
 #include "pipeline/environment.h"
+#include "pipeline/lower.h"
 #include "pipeline/options.h"
 #include "pipeline/pipeline.h"
+#include "runtime/bind.h"
 #include "runtime/call/call.h"
 #include "tandem/compile.h"
-#include "tracing/with_autocast.h"
 
 namespace tandem {
 
@@ -45,11 +47,13 @@ Boxed lower(const Split& parts, std::shared_ptr<Backend> backend) {
   split.signature.lifted_count = 0;
   partition::finish_split(split, Mutations::epilogue);
   const size_t arity = split.signature.inputs.size();
-  runtime::Guards guards(runtime::ThreadState::now(), {}, {}, Options{});
-  auto entry = std::make_shared<const runtime::EntryState>(Joint{}, std::move(split),
-                                                           std::move(backend), std::move(guards),
-                                                           std::vector<detail::Constant>{});
-  if (entry->signature().training) entry->backward().set_with_autocast(tracing::with_autocast);
+  const runtime::Guards guards(runtime::ThreadState::now(), {}, {}, Options{});
+  pipeline::StageLog log("lower", {});
+  runtime::Artifact artifact = pipeline::lower(
+      {.backend = std::string(backend->name()), .split = std::move(split), .guards = guards.rows()},
+      *backend, log);
+  const auto entry = runtime::bind(std::move(artifact), guards, {},
+                                   pipeline::make_backward_compiler(std::move(backend)));
   return [entry, arity](std::vector<at::Tensor> inputs) {
     TANDEM_REQUIRE(inputs.size() == arity, "call", "the lowered function takes ", arity,
                    " tensors (lifted ones first), got ", inputs.size(),

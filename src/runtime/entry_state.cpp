@@ -1,78 +1,27 @@
 #include "runtime/entry_state.h"
 
 #include "base/error.h"
-#include "ops/own/run_time_check.h"
+#include "ops/own/check_not_equal.h"
 #include "partition/saved_values.h"
 
 #include <ostream>
 
 namespace tandem::runtime {
-namespace {
 
-CompileContext forward_context(const Split& split, Liberties liberties) {
-  CompileContext context;
-  context.rounding = liberties.rounding;
-  context.random = liberties.random;
-  context.role = split.signature.training ? GraphRole::forward : GraphRole::inference;
-  const size_t inputs = split.forward.inputs().size();
-  for (size_t i = 0; i < inputs; ++i) {
-    context.static_inputs.push_back(i < static_cast<size_t>(split.signature.lifted_count));
-  }
-  context.releasable_inputs.assign(inputs, false);
-  return context;
-}
-
-CompileContext backward_context(const Split& split, Liberties liberties) {
-  CompileContext context;
-  context.rounding = liberties.rounding;
-  context.random = liberties.random;
-  context.role = GraphRole::backward;
-  const size_t inputs = split.backward.inputs().size();
-  context.static_inputs.assign(inputs, false);
-  // The node hands over handles of its own: resetting them frees what nobody else holds.
-  context.releasable_inputs.assign(inputs, true);
-  return context;
-}
-
-}  // namespace
-
-EntryState::EntryState(Joint joint, Split split, std::shared_ptr<Backend> backend, Guards guards,
-                       std::vector<detail::Constant> result_constants, Higher higher,
-                       Liberties liberties)
-    : joint_(std::move(joint.graph)),
-      split_(std::move(split)),
-      lifted_(std::move(joint.lifted)),
-      plan_(make_call_plan(split_)),
+EntryState::EntryState(Artifact artifact, Guards guards, std::vector<at::Tensor> lifted,
+                       std::shared_ptr<BackwardCompiler> compiler)
+    : artifact_(std::move(artifact)),
+      lifted_(std::move(lifted)),
+      plan_(make_call_plan(artifact_.split)),
       guards_(std::move(guards)),
-      result_constants_(std::move(result_constants)),
-      backend_name_(backend->name()),
-      has_checks_(ops::has_run_time_checks(split_.forward)),
-      gradients_(std::move(higher.make)),
-      argument_count_(higher.argument_count),
-      argument_constants_(std::move(higher.argument_constants)) {
-  forward_ = backend->compile(split_.forward, forward_context(split_, liberties));
-  if (split_.signature.training) {
-    backward_ =
-        std::make_unique<BackwardKernels>(split_.backward, backward_context(split_, liberties),
-                                          std::move(backend), split_.signature.effects);
-    compile_parts();
-    if (gradients_.can_make()) {
-      primals_ = make_primal_plan(joint_, split_, plan_, higher.gradients_come_from);
-      keeps_primals_ = true;
-      takes_snapshot_ = primals_.needs_snapshot();
-    }
-  }
-}
-
-/// The backward never compiles for the first time when it runs: each node of a call meets its own
-/// tangents first.
-void EntryState::compile_parts() {
-  if (plan_.parts[0].tangents.size() == split_.signature.tangents.size()) return;
-  for (const CallPlan::Part& part : plan_.parts) {
-    std::vector<bool> defined(split_.signature.tangents.size());
-    for (size_t tangent : part.tangents) defined[tangent] = true;
-    if (!part.tangents.empty()) backward_->get(defined);
-  }
+      has_checks_(ops::has_run_time_checks(artifact_.split.forward)),
+      gradients_(compiler, guards_.were_loaded()) {
+  if (!signature().training) return;
+  backward_ = std::make_unique<BackwardKernels>(artifact_, std::move(compiler));
+  if (!gradients_.can_make()) return;
+  primals_ = make_primal_plan(joint(), split(), plan_);
+  keeps_primals_ = true;
+  takes_snapshot_ = primals_.needs_snapshot();
 }
 
 }  // namespace tandem::runtime

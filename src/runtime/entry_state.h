@@ -1,5 +1,7 @@
 #pragma once
 
+#include "runtime/artifact.h"
+#include "runtime/backward/backward_compiler.h"
 #include "runtime/backward/backward_kernels.h"
 #include "runtime/backward/gradient_functions.h"
 #include "runtime/backward/primals.h"
@@ -17,40 +19,28 @@
 
 namespace tandem::runtime {
 
-/// What serves backwards with create_graph. Without it a call keeps nothing for them.
-struct Higher {
-  GradientFunctions::Make make;
-  size_t argument_count = 0;  // tensors among the arguments, undefined ones included
-  std::vector<detail::Constant> argument_constants{};
-  std::vector<bool> gradients_come_from{};  // by input, in the graph as recorded
-};
-
-/// What the caller lets a backend do otherwise than eager.
-struct Liberties {
-  Rounding rounding = Rounding::eager;
-  Random random = Random::eager;
-};
-
 /// One specialisation: graphs, kernels, plan and guards. Immutable once built, but for a counter
 /// and the edges that it keeps between calls; lives as long as an autograd node of one of its
 /// calls.
 class EntryState {
  public:
-  /// Lowers both graphs through the backend.
-  EntryState(Joint joint, Split split, std::shared_ptr<Backend> backend, Guards guards,
-             std::vector<detail::Constant> result_constants, Higher higher = {},
-             Liberties liberties = {});
+  /// By bind(): everything in the artifact is ready to run.
+  EntryState(Artifact artifact, Guards guards, std::vector<at::Tensor> lifted,
+             std::shared_ptr<BackwardCompiler> compiler);
 
-  const ir::Graph& joint() const { return joint_; }
-  const Split& split() const { return split_; }
-  const ir::Signature& signature() const { return split_.signature; }
+  const Artifact& artifact() const { return artifact_; }
+  const ir::Graph& joint() const { return artifact_.joint; }
+  const Split& split() const { return artifact_.split; }
+  const ir::Signature& signature() const { return artifact_.split.signature; }
   const CallPlan& plan() const { return plan_; }
   const Guards& guards() const { return guards_; }
   const std::vector<at::Tensor>& lifted() const { return lifted_; }
-  const std::vector<detail::Constant>& result_constants() const { return result_constants_; }
+  const std::vector<detail::Constant>& result_constants() const {
+    return artifact_.result_constants;
+  }
   /// The forward may raise ops::CheckFailed.
   bool has_checks() const { return has_checks_; }
-  const std::string& backend_name() const { return backend_name_; }
+  const std::string& backend_name() const { return artifact_.backend; }
 
   /// For verify_every: how many calls have been counted, this one included.
   int64_t count_call() const { return calls_.fetch_add(1, std::memory_order_relaxed) + 1; }
@@ -60,8 +50,8 @@ class EntryState {
   bool takes_snapshot() const { return takes_snapshot_; }
   const PrimalPlan& primals() const { return primals_; }
   GradientFunctions& gradients() const { return gradients_; }
-  size_t argument_count() const { return argument_count_; }
-  const std::vector<detail::Constant>& argument_constants() const { return argument_constants_; }
+  size_t argument_count() const { return guards_.argument_count(); }
+  const std::vector<detail::Constant>& argument_constants() const { return guards_.constants(); }
   /// Closed-over inputs that a call changes.
   const std::vector<size_t>& replaced_lifted() const { return primals_.replaced; }
   /// A backward with create_graph has missed what an input held before its call wrote it: from now
@@ -69,32 +59,24 @@ class EntryState {
   void keep_copies() const { keeps_copies_.store(true, std::memory_order_relaxed); }
   bool keeps_copies() const { return keeps_copies_.load(std::memory_order_relaxed); }
 
-  Executable& forward() const { return *forward_; }
+  Executable& forward() const { return *artifact_.forward.ready; }
   BackwardKernels& backward() const { return *backward_; }
   EdgePool& edge_pool() const { return edge_pool_; }
   /// Of the first forward and the first backward.
   PeakMeter& peak_meter() const { return peak_meter_; }
 
  private:
-  void compile_parts();
-
-  ir::Graph joint_;
-  Split split_;
+  const Artifact artifact_;
   std::vector<at::Tensor> lifted_;
   CallPlan plan_;
   Guards guards_;
-  std::vector<detail::Constant> result_constants_;
-  std::string backend_name_;
   bool has_checks_ = false;
-  std::unique_ptr<Executable> forward_;
   std::unique_ptr<BackwardKernels> backward_;  // null in an inference entry
   mutable std::atomic<int64_t> calls_{0};
   mutable EdgePool edge_pool_;
   mutable PeakMeter peak_meter_;
   PrimalPlan primals_;
   mutable GradientFunctions gradients_;
-  size_t argument_count_ = 0;
-  std::vector<detail::Constant> argument_constants_;
   bool keeps_primals_ = false;
   bool takes_snapshot_ = false;
   mutable std::atomic<bool> keeps_copies_{false};

@@ -1,13 +1,7 @@
 #include "tracing/equality.h"
 
-#include "base/error.h"
 #include "ops/op_table.h"
-#include "ops/own/run_time_check.h"
-#include "tracing/operand_text.h"
-
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/ops/equal.h>
-#include <torch/library.h>
+#include "ops/own/check_not_equal.h"
 
 #include <algorithm>
 
@@ -88,23 +82,7 @@ bool has_effects(const ir::Graph& graph) {
   return found;
 }
 
-void check_not_equal(const at::Tensor& a, const at::Tensor& b) {
-  if (!at::equal(a, b)) return;
-  throw ops::CheckFailed(
-      "call",
-      base::str("two tensors are equal that were taken to differ when the function was "
-                "traced: it calls equal() on them\n  tensors: ",
-                tensor_text(a),
-                "\n  remedy:  compare them outside and pass the outcome as a bool argument"));
-}
-
 }  // namespace
-
-TORCH_LIBRARY_FRAGMENT(tandem, library) {
-  library.def("check_not_equal(Tensor a, Tensor b) -> ()");
-  library.impl("check_not_equal", torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
-                                                  TORCH_FN(check_not_equal)));
-}
 
 std::optional<bool> answer_equal(Recording& recording, ir::ValueId a, ir::ValueId b) {
   ir::Graph& graph = recording.graph();
@@ -114,9 +92,9 @@ std::optional<bool> answer_equal(Recording& recording, ir::ValueId a, ir::ValueI
     return recording.compare_inputs(a, b);
   }
   if (recording.phase() == ir::Phase::Backward || has_effects(graph)) return std::nullopt;
-  static const auto check = c10::Dispatcher::singleton().findSchemaOrThrow(ops::kCheckNotEqual, "");
-  graph.add_op(
-      {.op = check, .operands = {ir::Operand(a), ir::Operand(b)}, .phase = recording.phase()});
+  graph.add_op({.op = ops::kCheckNotEqual.handle(),
+                .operands = {ir::Operand(a), ir::Operand(b)},
+                .phase = recording.phase()});
   return false;
 }
 

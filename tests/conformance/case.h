@@ -48,6 +48,11 @@ inline Standing differs(std::string why) { return {Standing::Kind::Differs, {}, 
 /// What the body of a case works with. Its own EXPECT_ lines count, too.
 class Session {
  public:
+  using Take = std::function<void(const MakeProgram&, const Settings&)>;
+  Session() = default;
+  /// Judges nothing: the programs of the case are taken instead.
+  explicit Session(Take take) : take_(std::move(take)) {}
+
   /// In all modes. What differs becomes failures of the case.
   void judge(const MakeProgram& make, const Settings& settings = {});
   /// The same of a program without closure.
@@ -63,6 +68,7 @@ class Session {
   const std::vector<std::string>& refusals() const { return refusals_; }
 
  private:
+  Take take_{};
   std::map<std::string, ModeCount> modes_;
   std::vector<std::string> refusals_;
 };

@@ -15,7 +15,6 @@
 #include "backends/eager/eager_backend.h"
 #include "loops/host/host_list.h"
 #include "loops/host/kernel_backend.h"
-#include "ops/own/fast_draws.h"
 #include "passes/decompose.h"
 #include "passes/registry.h"
 #include "support/paths.h"
@@ -115,8 +114,7 @@ std::string run_lower(bool fast, std::vector<ir::Graph> graphs) {
   CompileContext context;
   context.rounding = fast ? Rounding::fast : Rounding::eager;
   context.random = fast ? Random::fast : Random::eager;
-  Decompositions table = backend("llvm")->decompositions(context.rounding);
-  if (fast) table.merge(ops::fast_draws());
+  const Decompositions table = backend("llvm")->decompositions(context.rounding, context.random);
   std::string text;
   for (ir::Graph& graph : graphs) {
     passes::decompose(graph, table);

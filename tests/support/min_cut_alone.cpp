@@ -7,7 +7,7 @@
 namespace tandem {
 
 Split min_cut(const Joint& joint, const Options&) {
-  return partition::cut_at_minimum(joint, partition::Recompute::Views);
+  return partition::cut_at_minimum(joint, partition::fuses_nothing);
 }
 
 }  // namespace tandem

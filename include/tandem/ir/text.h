@@ -2,6 +2,7 @@
 
 #include "tandem/export.h"
 #include "tandem/ir/graph.h"
+#include "tandem/ir/signature.h"
 
 #include <filesystem>
 #include <span>
@@ -23,6 +24,11 @@ TANDEM_API std::vector<std::string> value_names(const Graph& graph);
 
 /// Reads one graph. A UserError names line, column, what was expected and what came.
 TANDEM_API Graph parse(std::string_view text);
+/// Every fact of a signature; `print(parse_signature(s)) == s` for every s that print made.
+/// to_string(signature) is for people.
+TANDEM_API std::string print(const Signature& signature);
+TANDEM_API Signature parse_signature(std::string_view text);
+
 /// A file may hold several graphs.
 TANDEM_API std::vector<Graph> parse_all(std::string_view text);
 

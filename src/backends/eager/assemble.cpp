@@ -150,9 +150,7 @@ class Assembler {
 
   /// What the types can tell: the rest, whether anybody else sees the memory, shows at run time.
   static bool can_reuse_operand(const ir::Graph& graph, const ir::Node& node) {
-    const ops::OpInfo& info = ops::info(node.op());
-    if (info.fusion != ops::FusionKind::Pointwise || info.is_view || !info.mergeable())
-      return false;
+    if (ops::info(node.op()).work != ops::Work::Pointwise) return false;
     if (node.results().size() != 1 || node.results()[0] == ir::kNoValue || node.operands().empty())
       return false;
     const auto* first = node.operands()[0].get_if<ir::ValueId>();

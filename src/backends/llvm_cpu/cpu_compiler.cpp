@@ -6,6 +6,8 @@
 #include "backends/llvm_cpu/schedule.h"
 #include "backends/llvm_cpu/split_reduction.h"
 #include "base/error.h"
+#include "ir/text/attachments.h"
+#include "ir/text/records.h"
 
 #include <algorithm>
 #include <atomic>
@@ -50,44 +52,123 @@ class ThreadScratch {
 
 /// One generated function and how it is called.
 struct Stage {
-  Schedule schedule;
-  std::string symbol;
-  std::unique_ptr<LoadedKernel> loaded;
+  int64_t units = 1, grain = 1;  // of the schedule
+  int64_t scratch_bytes = 0;
+  std::unique_ptr<LoadedKernel> code{};
   std::unique_ptr<LoadedKernel> unaligned{};  // of a schedule that streams: for other memory
+  std::vector<int32_t> streamed{};            // buffers that such a schedule writes
 
   bool is_aligned(void* const* buffers) const {
-    const auto& all = schedule.kernel.buffers;
-    for (size_t i = 0; i < all.size(); ++i)
-      if (all[i].role == loops::BufferRole::Out &&
-          reinterpret_cast<uintptr_t>(buffers[i]) % 64 != 0)
-        return false;
-    return true;
+    return std::ranges::all_of(streamed, [&](int32_t buffer) {
+      return reinterpret_cast<uintptr_t>(buffers[buffer]) % 64 == 0;
+    });
   }
 
   bool run(void* const* buffers) const {
-    const LoadedKernel& code = unaligned && !is_aligned(buffers) ? *unaligned : *loaded;
+    const LoadedKernel& loaded = unaligned && !is_aligned(buffers) ? *unaligned : *code;
     std::atomic<int32_t> failed{0};
     const auto part = [&](int64_t begin, int64_t end) {
       static thread_local ThreadScratch scratch;
-      char* memory = schedule.scratch_bytes ? scratch.at_least(schedule.scratch_bytes) : nullptr;
-      if (code.function()(buffers, begin, end, memory) != 0) failed.store(1);
+      char* memory = scratch_bytes ? scratch.at_least(scratch_bytes) : nullptr;
+      if (loaded.function()(buffers, begin, end, memory) != 0) failed.store(1);
     };
     // A range that one thread would take anyway is not worth asking the pool.
-    if (schedule.units <= schedule.grain) {
-      part(0, schedule.units);
+    if (units <= grain) {
+      part(0, units);
     } else {
-      in_parallel(schedule.units, schedule.grain, part);
+      in_parallel(units, grain, part);
     }
     return failed.load() == 0;
   }
 };
 
+/// The kernels that one is run as: itself, or the halves of a reduction, which hand over one piece
+/// of memory for each buffer that the kernel itself does not have.
+struct Halves {
+  std::vector<Kernel> kernels{};
+  std::vector<int64_t> partial_bytes{};
+};
+
+Halves halves_of(const Kernel& kernel) {
+  auto split = split_reduction(merge_dims(kernel));
+  if (!split) return {.kernels = {kernel}};
+  Halves halves;
+  const auto& buffers = split->partial.buffers;
+  for (size_t i = kernel.buffers.size(); i < buffers.size(); ++i)
+    halves.partial_bytes.push_back(buffers[i].elements * element_bytes(buffers[i].dtype));
+  halves.kernels = {std::move(split->partial), std::move(split->total)};
+  return halves;
+}
+
+// ---- as it is stored ----
+
+struct StoredCode {
+  ir::Bytes bytes;
+  int64_t entry = 0;
+  std::vector<int64_t> slots{};
+  std::vector<std::string> functions{};  // one per slot
+
+  static StoredCode of(const LoadedKernel& loaded) {
+    CodeImage image = loaded.image();
+    StoredCode stored{.bytes = {std::move(image.bytes)}, .entry = image.entry};
+    for (CodeImage::Import& import : image.imports) {
+      stored.slots.push_back(import.slot);
+      stored.functions.push_back(std::move(import.function));
+    }
+    return stored;
+  }
+
+  std::unique_ptr<LoadedKernel> load() && {
+    TANDEM_CHECK(slots.size() == functions.size(), "lower", "a stored kernel has ", slots.size(),
+                 " slots for ", functions.size(), " functions");
+    CodeImage image{.bytes = std::move(bytes.data), .entry = entry};
+    for (size_t i = 0; i < slots.size(); ++i)
+      image.imports.push_back({slots[i], std::move(functions[i])});
+    return std::make_unique<LoadedKernel>(std::move(image));
+  }
+};
+
+constexpr auto fields(const StoredCode*) {
+  using F = StoredCode;
+  return std::tuple(ir::Field{"bytes", &F::bytes}, ir::Field{"entry", &F::entry},
+                    ir::Field{"slots", &F::slots}, ir::Field{"functions", &F::functions});
+}
+
+struct StoredStage {
+  int64_t units = 1, grain = 1, scratch_bytes = 0;
+  StoredCode code{};
+  std::optional<StoredCode> unaligned{};
+  std::vector<int32_t> streamed{};
+};
+
+constexpr auto fields(const StoredStage*) {
+  using F = StoredStage;
+  return std::tuple(ir::Field{"units", &F::units}, ir::Field{"grain", &F::grain},
+                    ir::Field{"scratch_bytes", &F::scratch_bytes}, ir::Field{"code", &F::code},
+                    ir::Field{"unaligned", &F::unaligned}, ir::Field{"streamed", &F::streamed});
+}
+
+struct StoredKernel {
+  std::string instruction_set{};
+  std::vector<StoredStage> stages{};
+  std::vector<int64_t> partial_bytes{};
+};
+
+constexpr auto fields(const StoredKernel*) {
+  using F = StoredKernel;
+  return std::tuple(ir::Field{"instruction_set", &F::instruction_set},
+                    ir::Field{"stages", &F::stages}, ir::Field{"partial_bytes", &F::partial_bytes});
+}
+
 class CpuKernel final : public CompiledKernel {
  public:
-  /// A kernel in one stage, or in two that share `partial_bytes` of memory for each buffer between
-  /// them.
-  CpuKernel(std::vector<Stage> stages, std::vector<int64_t> partial_bytes)
-      : stages_(std::move(stages)), partial_bytes_(std::move(partial_bytes)) {
+  /// `stages` one per half, which share `partial_bytes` of memory for each buffer between them.
+  CpuKernel(const Kernel& kernel, InstructionSet set, std::vector<Stage> stages,
+            std::vector<int64_t> partial_bytes)
+      : kernel_(kernel),
+        set_(set),
+        stages_(std::move(stages)),
+        partial_bytes_(std::move(partial_bytes)) {
     for (int64_t& bytes : partial_bytes_) {
       bytes = (bytes + 63) / 64 * 64;
       between_bytes_ += bytes;
@@ -113,12 +194,28 @@ class CpuKernel final : public CompiledKernel {
 
   std::vector<Listing> listings() const override {
     Listing code{"ll", {}}, assembly{"s", {}};
-    for (const Stage& stage : stages_) {
-      KernelText text = CodeGenerator(stage.schedule.set).text(stage.schedule, stage.symbol);
+    CodeGenerator generator(set_);
+    for (const Kernel& half : halves_of(kernel_).kernels) {
+      KernelText text = generator.text(schedule(half, set_), "tandem_kernel");
       code.text += text.llvm_ir;
       assembly.text += text.assembly;
     }
     return {std::move(code), std::move(assembly)};
+  }
+
+  std::string save() const override {
+    StoredKernel stored{.instruction_set = std::string(name(set_)),
+                        .partial_bytes = partial_bytes_};
+    for (const Stage& stage : stages_) {
+      StoredStage& row = stored.stages.emplace_back();
+      row = {.units = stage.units,
+             .grain = stage.grain,
+             .scratch_bytes = stage.scratch_bytes,
+             .code = StoredCode::of(*stage.code),
+             .streamed = stage.streamed};
+      if (stage.unaligned) row.unaligned = StoredCode::of(*stage.unaligned);
+    }
+    return ir::pack_record(stored);
   }
 
  private:
@@ -136,6 +233,8 @@ class CpuKernel final : public CompiledKernel {
     return good;
   }
 
+  const Kernel kernel_;
+  const InstructionSet set_;
   std::vector<Stage> stages_;
   std::vector<int64_t> partial_bytes_;
   int64_t between_bytes_ = 0;
@@ -202,12 +301,12 @@ class CpuCompiler final : public KernelCompiler {
   }
 
   std::vector<Result> compile(std::span<const Kernel* const> kernels) override {
-    const InstructionSet set = set_ ? *set_ : chosen_instruction_set();
+    const InstructionSet set = instruction_set();
     std::vector<Result> results(kernels.size());
     std::vector<size_t> missing;
     std::vector<std::string> keys(kernels.size());
     for (size_t i = 0; i < kernels.size(); ++i) {
-      keys[i] = base::str(name_of(set), " ", loops::structural_key(*kernels[i]));
+      keys[i] = key_of(set, *kernels[i]);
       results[i].kernel = shared_kernels().find(keys[i]);
       if (!results[i].kernel) missing.push_back(i);
     }
@@ -234,34 +333,62 @@ class CpuCompiler final : public KernelCompiler {
     return results;
   }
 
+  Result load(const Kernel& kernel, std::string_view bytes) override {
+    auto stored = ir::unpack_record<StoredKernel>(bytes);
+    const auto set = find_instruction_set(stored.instruction_set);
+    if (!set || *set > instruction_set())
+      return {nullptr, base::str("stored for ", stored.instruction_set)};
+    const std::string key = key_of(*set, kernel);
+    if (auto known = shared_kernels().find(key)) return {std::move(known)};
+    std::vector<Stage> stages;
+    for (StoredStage& row : stored.stages) {
+      for (int32_t buffer : row.streamed) {
+        TANDEM_CHECK(buffer >= 0 && static_cast<size_t>(buffer) <
+                                        kernel.buffers.size() + stored.partial_bytes.size(),
+                     "lower", "a stored kernel writes buffer ", buffer);
+      }
+      Stage& stage = stages.emplace_back();
+      stage.units = row.units;
+      stage.grain = row.grain;
+      stage.scratch_bytes = row.scratch_bytes;
+      stage.code = std::move(row.code).load();
+      if (row.unaligned) stage.unaligned = std::move(*row.unaligned).load();
+      stage.streamed = std::move(row.streamed);
+    }
+    TANDEM_CHECK(!stages.empty(), "lower", "a stored kernel has no code");
+    auto loaded = std::make_shared<const CpuKernel>(kernel, *set, std::move(stages),
+                                                    std::move(stored.partial_bytes));
+    shared_kernels().add(key, loaded);
+    return {std::move(loaded)};
+  }
+
  private:
-  static std::string_view name_of(InstructionSet set) { return llvm_cpu::name(set); }
+  InstructionSet instruction_set() const { return set_ ? *set_ : chosen_instruction_set(); }
+  static std::string key_of(InstructionSet set, const Kernel& kernel) {
+    return base::str(llvm_cpu::name(set), " ", loops::structural_key(kernel));
+  }
 
   static Stage make_stage(CodeGenerator& generator, const Kernel& kernel, InstructionSet set) {
-    static std::atomic<uint64_t> number{0};
-    Stage stage{schedule(kernel, set), base::str("tandem_kernel_", number++), nullptr};
-    stage.loaded = load(generator.object(stage.schedule, stage.symbol));
-    if (stage.schedule.streams) {
-      Schedule plain = stage.schedule;
-      plain.streams = false;
-      stage.unaligned = load(generator.object(plain, stage.symbol + "_unaligned"));
+    const char* const symbol = "tandem_kernel";
+    Schedule walk = schedule(kernel, set);
+    Stage stage{.units = walk.units, .grain = walk.grain, .scratch_bytes = walk.scratch_bytes};
+    stage.code = std::make_unique<LoadedKernel>(link(generator.object(walk, symbol)));
+    if (!walk.streams) return stage;
+    for (size_t i = 0; i < walk.kernel.buffers.size(); ++i) {
+      if (walk.kernel.buffers[i].role == loops::BufferRole::Out)
+        stage.streamed.push_back(static_cast<int32_t>(i));
     }
+    walk.streams = false;
+    stage.unaligned = std::make_unique<LoadedKernel>(link(generator.object(walk, symbol)));
     return stage;
   }
 
   static Result compile_one(CodeGenerator& generator, const Kernel& kernel, InstructionSet set) {
+    Halves halves = halves_of(kernel);
     std::vector<Stage> stages;
-    std::vector<int64_t> partial_bytes;
-    if (const auto split = split_reduction(merge_dims(kernel))) {
-      stages.push_back(make_stage(generator, split->partial, set));
-      stages.push_back(make_stage(generator, split->total, set));
-      const auto& buffers = split->partial.buffers;
-      for (size_t i = kernel.buffers.size(); i < buffers.size(); ++i)
-        partial_bytes.push_back(buffers[i].elements * element_bytes(buffers[i].dtype));
-    } else {
-      stages.push_back(make_stage(generator, kernel, set));
-    }
-    return {std::make_shared<CpuKernel>(std::move(stages), std::move(partial_bytes))};
+    for (const Kernel& half : halves.kernels) stages.push_back(make_stage(generator, half, set));
+    return {std::make_shared<CpuKernel>(kernel, set, std::move(stages),
+                                        std::move(halves.partial_bytes))};
   }
 
   std::optional<InstructionSet> set_;

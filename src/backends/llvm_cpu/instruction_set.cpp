@@ -26,6 +26,13 @@ std::string_view name(InstructionSet set) {
   return "baseline";
 }
 
+std::optional<InstructionSet> find_instruction_set(std::string_view wanted) {
+  for (InstructionSet set : kAll) {
+    if (wanted == name(set)) return set;
+  }
+  return std::nullopt;
+}
+
 int lanes(InstructionSet set) {
   switch (set) {
     case InstructionSet::Avx512:

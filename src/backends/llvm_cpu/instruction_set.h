@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 namespace tandem::backends::llvm_cpu {
@@ -9,6 +10,7 @@ enum class InstructionSet { Baseline, Avx2, Avx512 };
 
 /// "baseline", "avx2" or "avx512".
 std::string_view name(InstructionSet set);
+std::optional<InstructionSet> find_instruction_set(std::string_view name);
 
 /// Floats in one vector register: 4, 8 or 16.
 int lanes(InstructionSet set);

@@ -3,95 +3,65 @@
 #include "backends/llvm_cpu/runtime_functions.h"
 #include "base/error.h"
 
-#include <llvm/ExecutionEngine/Orc/Core.h>
-#include <llvm/ExecutionEngine/Orc/LLJIT.h>
-#include <llvm/Support/Error.h>
-#include <llvm/Support/MemoryBuffer.h>
-#include <unistd.h>
+#include <sys/mman.h>
 
-#include <mutex>
-#include <string>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
 #include <utility>
 
 namespace tandem::backends::llvm_cpu {
 namespace {
 
-void require(llvm::Error error, const char* what) {
-  if (!error) return;
-  TANDEM_CHECK(false, "lower", what, ": ", llvm::toString(std::move(error)));
+/// Kernels see this list, never the symbols of the process.
+void* address_of(std::string_view function) {
+  const auto known = runtime_functions();
+  const auto found =
+      std::ranges::find_if(known, [&](const RuntimeFunction& one) { return one.name == function; });
+  TANDEM_CHECK(found != known.end(), "lower", "a kernel calls ", function,
+               ", which kernels may not call");
+  return found->address;
 }
 
-template <class T>
-T require(llvm::Expected<T> value, const char* what) {
-  if (!value) require(value.takeError(), what);
-  return std::move(*value);
+bool is_within(int64_t begin, size_t bytes, size_t size) {
+  return begin >= 0 && static_cast<size_t>(begin) <= size &&
+         bytes <= size - static_cast<size_t>(begin);
 }
-
-/// The process's JIT. Never destroyed: kernels may live until the last static object is gone.
-struct Jit {
-  std::unique_ptr<llvm::orc::LLJIT> jit;
-  pid_t owner = 0;
-
-  Jit() : owner(getpid()) {
-    llvm::orc::LLJITBuilder builder;
-    auto machine = llvm::orc::JITTargetMachineBuilder(llvm::Triple("x86_64-unknown-linux-gnu"));
-    builder.setJITTargetMachineBuilder(std::move(machine));
-    // The default one adds a module with constructors and atexit, which kernels do not need.
-    builder.setPlatformSetUp(llvm::orc::setUpInactivePlatform);
-    // Names are found in our own list only, never in the process.
-    builder.setLinkProcessSymbolsByDefault(false);
-    jit = require(builder.create(), "LLVM's JIT cannot be started");
-    llvm::orc::SymbolMap symbols;
-    for (const RuntimeFunction& function : runtime_functions()) {
-      symbols[jit->mangleAndIntern(function.name)] = {
-          llvm::orc::ExecutorAddr::fromPtr(function.address),
-          llvm::JITSymbolFlags::Exported | llvm::JITSymbolFlags::Callable};
-    }
-    require(jit->getMainJITDylib().define(llvm::orc::absoluteSymbols(std::move(symbols))),
-            "LLVM's JIT cannot be started");
-  }
-};
-
-/// A child after fork gets its own: another thread may have held a lock of the parent's.
-Jit& process_jit() {
-  static auto* lock = new std::mutex;
-  static Jit* current = nullptr;
-  static pid_t lock_owner = getpid();
-  if (lock_owner != getpid()) {
-    lock = new std::mutex;
-    lock_owner = getpid();
-  }
-  const std::lock_guard guard(*lock);
-  if (!current || current->owner != getpid()) current = new Jit;
-  return *current;
-}
-
-class OrcKernel final : public LoadedKernel {
- public:
-  explicit OrcKernel(const ObjectCode& object) : jit_(process_jit()) {
-    llvm::orc::LLJIT& jit = *jit_.jit;
-    auto buffer = llvm::MemoryBuffer::getMemBufferCopy(
-        llvm::StringRef(object.bytes.data(), object.bytes.size()), object.symbol);
-    tracker_ = jit.getMainJITDylib().createResourceTracker();
-    require(jit.addObjectFile(tracker_, std::move(buffer)), "a kernel cannot be loaded");
-    function_ =
-        require(jit.lookup(object.symbol), "a kernel cannot be loaded").toPtr<KernelFunction>();
-  }
-
-  ~OrcKernel() override {
-    // In a child the parent's JIT is left alone.
-    if (jit_.owner == getpid()) llvm::consumeError(tracker_->remove());
-  }
-
- private:
-  Jit& jit_;
-  llvm::orc::ResourceTrackerSP tracker_;
-};
 
 }  // namespace
 
-std::unique_ptr<LoadedKernel> load(const ObjectCode& object) {
-  return std::make_unique<OrcKernel>(object);
+LoadedKernel::LoadedKernel(CodeImage image)
+    : size_(image.bytes.size()), entry_(image.entry), imports_(std::move(image.imports)) {
+  TANDEM_CHECK(is_within(entry_, 1, size_), "lower", "a code image of ", size_,
+               " bytes begins at byte ", entry_);
+  for (const CodeImage::Import& import : imports_) {
+    TANDEM_CHECK(is_within(import.slot, sizeof(void*), size_), "lower", "a code image of ", size_,
+                 " bytes has a slot at byte ", import.slot);
+    void* const address = address_of(import.function);
+    std::memcpy(image.bytes.data() + import.slot, &address, sizeof address);
+  }
+  void* const memory =
+      mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  TANDEM_CHECK(memory != MAP_FAILED, "lower", "no memory for a kernel: ", std::strerror(errno));
+  memory_ = static_cast<char*>(memory);
+  std::memcpy(memory_, image.bytes.data(), size_);
+  if (mprotect(memory_, size_, PROT_READ | PROT_EXEC) != 0) {
+    const int reason = errno;
+    munmap(memory_, size_);
+    TANDEM_CHECK(false, "lower", "memory cannot be made executable: ", std::strerror(reason));
+  }
+  function_ = reinterpret_cast<KernelFunction>(memory_ + entry_);
+}
+
+LoadedKernel::~LoadedKernel() { munmap(memory_, size_); }
+
+CodeImage LoadedKernel::image() const {
+  CodeImage image{.bytes = std::string(memory_, size_), .entry = entry_, .imports = imports_};
+  // Addresses of this process say nothing in another one.
+  for (const CodeImage::Import& import : imports_)
+    std::memset(image.bytes.data() + import.slot, 0, sizeof(void*));
+  return image;
 }
 
 }  // namespace tandem::backends::llvm_cpu

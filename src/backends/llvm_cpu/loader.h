@@ -1,24 +1,33 @@
 #pragma once
 
+#include "backends/llvm_cpu/code_image.h"
 #include "backends/llvm_cpu/kernel_function.h"
-#include "backends/llvm_cpu/object_code.h"
 
-#include <memory>
+#include <cstddef>
+#include <vector>
 
 namespace tandem::backends::llvm_cpu {
 
-/// A kernel in memory; its code goes when it does. Thread-safe.
+/// An image in memory; its code goes when it does. Thread-safe, and right in a child after fork.
 class LoadedKernel {
  public:
-  virtual ~LoadedKernel() = default;
-  KernelFunction function() const { return function_; }
+  /// An InternalError if the image calls what kernels may not call, or if the process may not make
+  /// memory executable.
+  explicit LoadedKernel(CodeImage image);
+  ~LoadedKernel();
+  LoadedKernel(const LoadedKernel&) = delete;
+  LoadedKernel& operator=(const LoadedKernel&) = delete;
 
- protected:
+  KernelFunction function() const { return function_; }
+  /// What it was made of.
+  CodeImage image() const;
+
+ private:
+  char* memory_ = nullptr;
+  size_t size_ = 0;  // of the image
+  int64_t entry_ = 0;
+  std::vector<CodeImage::Import> imports_;
   KernelFunction function_ = nullptr;
 };
-
-/// Links the object into the process. Also right in a child after fork, which uses what its parent
-/// loaded and loads its own.
-std::unique_ptr<LoadedKernel> load(const ObjectCode& object);
 
 }  // namespace tandem::backends::llvm_cpu

@@ -1,6 +1,7 @@
 #include "ir/text/cursor.h"
 
 #include "base/error.h"
+#include "ir/tensor_data.h"
 #include "ir/text/words.h"
 
 #include <algorithm>
@@ -90,6 +91,15 @@ int64_t Cursor::expect_integer() {
       std::from_chars(text_.data() + position_, text_.data() + text_.size(), number);
   if (error != std::errc()) fail_expected("an integer");
   position_ = static_cast<size_t>(end - text_.data());
+  return number;
+}
+
+double Cursor::expect_float() {
+  skip_blank();
+  std::string_view left = rest();
+  double number = 0;
+  if (!read_float(left, number)) fail_expected("a float");
+  position_ = text_.size() - left.size();
   return number;
 }
 

@@ -44,6 +44,7 @@ class Cursor {
   /// What follows a `%`.
   std::string_view expect_value_name();
   int64_t expect_integer();
+  double expect_float();
   std::string expect_string();
   shapes::Size expect_size();
 

@@ -74,6 +74,48 @@ class GraphParser {
     return std::move(graph_);
   }
 
+  TensorType tensor_type() {
+    TensorType type;
+    while (true) {
+      std::string_view word = cursor_.peek_word();
+      size_t start = cursor_.position();
+      cursor_.set_position(start + word.size());
+      if (cursor_.here() == '[') {
+        auto dtype = find_dtype(word);
+        if (!dtype) {
+          cursor_.set_position(start);
+          cursor_.fail_expected(base::str("a dtype (", dtype_words(), ")"));
+        }
+        type.dtype = *dtype;
+        break;
+      }
+      if (auto layout = find_layout(word)) {
+        type.layout = *layout;
+        continue;
+      }
+      cursor_.set_position(start);
+      if (word.empty()) cursor_.fail_expected("a type");
+      type.device = device("a type");
+    }
+    cursor_.expect('[');
+    for_each_until(']', [&] { type.sizes.push_back(cursor_.expect_size()); });
+    size_t end = cursor_.position();
+    cursor_.skip_spaces();
+    if (cursor_.here() == '(') {
+      size_t start = cursor_.position();
+      cursor_.expect('(');
+      for_each_until(')', [&] { type.strides.push_back(cursor_.expect_size()); });
+      if (type.strides.size() != type.sizes.size()) {
+        cursor_.fail_at(start, base::str("expected ", type.sizes.size(), " strides, got ",
+                                         type.strides.size()));
+      }
+      return type;
+    }
+    cursor_.set_position(end);  // spaces are no part of the type
+    if (type.layout == c10::Layout::Strided) type.strides = contiguous_strides(type.sizes);
+    return type;
+  }
+
  private:
   void check(size_t start) {
     auto found = violations(graph_);
@@ -119,29 +161,10 @@ class GraphParser {
   }
 
   Descriptor descriptor(bool of_input) {
-    std::string_view place = of_input ? "the role of an input" : "the role of an output";
     const RoleWord* word = find_role(cursor_.peek_word());
-    if (!word || !(of_input ? word->of_input : word->of_output)) cursor_.fail_expected(place);
-    cursor_.expect_word(word->word);
-    Descriptor result{word->role};
-    char next = cursor_.peek();
-    bool has_number = next == '-' || (next >= '0' && next <= '9');
-    switch (word->detail) {
-      case RoleDetail::Index:
-        result.index = cursor_.expect_integer();
-        break;
-      case RoleDetail::Name:
-        result.name = cursor_.expect_string();
-        break;
-      case RoleDetail::OptionalIndex:
-        if (has_number) result.index = cursor_.expect_integer();
-        break;
-      case RoleDetail::IndexAndOptionalName:
-        result.index = cursor_.expect_integer();
-        if (cursor_.peek() == '"') result.name = cursor_.expect_string();
-        break;
-    }
-    return result;
+    if (!word || !(of_input ? word->of_input : word->of_output))
+      cursor_.fail_expected(of_input ? "the role of an input" : "the role of an output");
+    return parse_descriptor(cursor_);
   }
 
   void outputs() {
@@ -479,48 +502,6 @@ class GraphParser {
     return {};
   }
 
-  TensorType tensor_type() {
-    TensorType type;
-    while (true) {
-      std::string_view word = cursor_.peek_word();
-      size_t start = cursor_.position();
-      cursor_.set_position(start + word.size());
-      if (cursor_.here() == '[') {
-        auto dtype = find_dtype(word);
-        if (!dtype) {
-          cursor_.set_position(start);
-          cursor_.fail_expected(base::str("a dtype (", dtype_words(), ")"));
-        }
-        type.dtype = *dtype;
-        break;
-      }
-      if (auto layout = find_layout(word)) {
-        type.layout = *layout;
-        continue;
-      }
-      cursor_.set_position(start);
-      if (word.empty()) cursor_.fail_expected("a type");
-      type.device = device("a type");
-    }
-    cursor_.expect('[');
-    for_each_until(']', [&] { type.sizes.push_back(cursor_.expect_size()); });
-    size_t end = cursor_.position();
-    cursor_.skip_spaces();
-    if (cursor_.here() == '(') {
-      size_t start = cursor_.position();
-      cursor_.expect('(');
-      for_each_until(')', [&] { type.strides.push_back(cursor_.expect_size()); });
-      if (type.strides.size() != type.sizes.size()) {
-        cursor_.fail_at(start, base::str("expected ", type.sizes.size(), " strides, got ",
-                                         type.strides.size()));
-      }
-      return type;
-    }
-    cursor_.set_position(end);  // spaces are no part of the type
-    if (type.layout == c10::Layout::Strided) type.strides = contiguous_strides(type.sizes);
-    return type;
-  }
-
   /// `cpu`, `cuda:0`.
   c10::Device device(std::string_view expected) {
     std::string_view word = cursor_.peek_word();
@@ -580,9 +561,9 @@ class GraphParser {
       case ArgumentKind::IntList:
         return list<Size>(kind, [&] { return cursor_.expect_size(); });
       case ArgumentKind::Float:
-        return real();
+        return cursor_.expect_float();
       case ArgumentKind::FloatList:
-        return list<double>(kind, [&] { return real(); });
+        return list<double>(kind, [&] { return cursor_.expect_float(); });
       case ArgumentKind::Bool:
         return flag();
       case ArgumentKind::BoolList:
@@ -633,27 +614,17 @@ class GraphParser {
     return false;
   }
 
-  double real() {
-    cursor_.skip_blank();
-    std::string_view rest = cursor_.rest();
-    size_t before = rest.size();
-    double number = 0;
-    if (!read_float(rest, number)) cursor_.fail_expected("a float");
-    cursor_.set_position(cursor_.position() + before - rest.size());
-    return number;
-  }
-
   Operand scalar() {
     std::string_view word = cursor_.peek_word();
     if (word == "true" || word == "false") return flag();
     if (cursor_.take('(')) {
-      double real_part = real();
+      double real_part = cursor_.expect_float();
       cursor_.expect(',');
-      std::complex<double> number(real_part, real());
+      std::complex<double> number(real_part, cursor_.expect_float());
       cursor_.expect(')');
       return number;
     }
-    if (starts_float(cursor_.rest())) return real();
+    if (starts_float(cursor_.rest())) return cursor_.expect_float();
     return cursor_.expect_size();
   }
 
@@ -710,6 +681,41 @@ class GraphParser {
 };
 
 }  // namespace
+
+Graph parse_graph(Cursor& cursor, ConstantSource* source) {
+  Shared shared{.source = source};
+  return GraphParser(cursor, shared, 0).parse();
+}
+
+TensorType parse_tensor_type(Cursor& cursor) {
+  Shared shared;
+  return GraphParser(cursor, shared, 0).tensor_type();
+}
+
+Descriptor parse_descriptor(Cursor& cursor) {
+  const RoleWord* word = find_role(cursor.peek_word());
+  if (!word) cursor.fail_expected("a role");
+  cursor.expect_word(word->word);
+  Descriptor result{word->role};
+  const char next = cursor.peek();
+  const bool has_number = next == '-' || (next >= '0' && next <= '9');
+  switch (word->detail) {
+    case RoleDetail::Index:
+      result.index = cursor.expect_integer();
+      break;
+    case RoleDetail::Name:
+      result.name = cursor.expect_string();
+      break;
+    case RoleDetail::OptionalIndex:
+      if (has_number) result.index = cursor.expect_integer();
+      break;
+    case RoleDetail::IndexAndOptionalName:
+      result.index = cursor.expect_integer();
+      if (cursor.peek() == '"') result.name = cursor.expect_string();
+      break;
+  }
+  return result;
+}
 
 std::vector<Graph> parse_graphs(std::string_view text, ConstantSource* source) {
   Cursor cursor(text);

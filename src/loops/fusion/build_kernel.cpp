@@ -18,17 +18,6 @@ using Loops = IndexSpace::Loops;
 // A row of scratch has to stay in the first-level cache to be cheaper than computing again.
 constexpr int64_t kMostScratchBytes = 16 * 1024;
 
-bool is_heavy(const Rule& rule) {
-  // clang-format off
-  static const std::unordered_set<std::string_view> heavy = {
-      "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "asin", "acos",
-      "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma",
-      "digamma", "sigmoid", "silu", "gelu", "gelu_backward", "pow.Tensor_Scalar",
-      "pow.Tensor_Tensor", "pow.Scalar", "tandem::bernoulli_from"};
-  // clang-format on
-  return heavy.contains(rule.op);
-}
-
 int64_t reach(const ir::TensorType& type) {
   int64_t last = 0;
   for (size_t d = 0; d < type.sizes.size(); ++d)
@@ -127,7 +116,7 @@ class KernelBuilder {
           stages |= uint64_t{1} << member->stage;
         } else if (stored_.contains(id)) {
           stages |= uint64_t{1} << member->stage;
-        } else if (std::popcount(wanted) > 1 && is_heavy(*member->rule) &&
+        } else if (std::popcount(wanted) > 1 && member->rule->weight == Weight::Heavy &&
                    row * 8 <= kMostScratchBytes) {
           kept_row_.insert(id);
           stages |= wanted & (~wanted + 1);

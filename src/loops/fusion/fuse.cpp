@@ -146,8 +146,7 @@ class Fuser {
     for (const ir::Operand& operand : node.operands()) {
       operand.for_each_value([&](ir::ValueId id) { settle(waiting_among({{id, true}})); });
     }
-    const bool writes = node.kind() != ir::NodeKind::Op || ops::info(node.op()).writes_arguments ||
-                        ops::info(node.op()).hidden_writes;
+    const bool writes = node.kind() != ir::NodeKind::Op || ops::info(node.op()).writes();
     // Nothing moves across a write.
     if (writes) settle(std::vector<ir::NodeId>(waiting_.begin(), waiting_.end()));
     for (const ir::Operand& operand : node.operands()) {

@@ -2,7 +2,7 @@
 
 #include "loops/fusion/index_space.h"
 #include "loops/fusion/view_place.h"
-#include "loops/rules/fusion_rules.h"
+#include "loops/rules/rule.h"
 
 #include <cstdint>
 #include <unordered_map>

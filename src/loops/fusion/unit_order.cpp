@@ -43,7 +43,7 @@ class Orderer {
         depend(unit, last_ordered);
         last_ordered = unit;
       }
-      if (is_op && (ops::info(node.op()).writes_arguments || ops::info(node.op()).hidden_writes)) {
+      if (is_op && ops::info(node.op()).writes()) {
         for (int32_t before : since_write) depend(unit, before);
         since_write.clear();
         last_write = unit;

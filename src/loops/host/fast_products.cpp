@@ -1,6 +1,6 @@
 #include "loops/host/fast_products.h"
 
-#include "ops/own/fast_product.h"
+#include "ops/own/product.h"
 
 namespace tandem::loops {
 
@@ -15,7 +15,7 @@ c10::OperatorHandle faster_operator(const Call& call) {
         type->layout != c10::kStrided || type->numel().value() == 0)
       return op;
   }
-  return ops::fast_product();
+  return ops::kProduct.handle();
 }
 
 }  // namespace tandem::loops

@@ -32,7 +32,11 @@ class Lowering {
         plan_(fuse(graph, views_)),
         owners_(ops::memory_roots(graph)),
         names_(ir::value_names(graph)),
-        in_slot_(graph.value_limit(), false) {}
+        in_slot_(graph.value_limit(), false),
+        numbers_(graph.node_limit()) {
+    int32_t next = 0;
+    graph.for_each_node([&](const ir::Node& node) { number_of(node) = next++; });
+  }
 
   HostList run() && {
     list_.name = graph_.name();
@@ -98,7 +102,7 @@ class Lowering {
     for (const Member& member : plan_.groups[group].members)
       op_names.push_back(op_text(graph_.node(member.node)));
     if (list_.compiled[kernel] == nullptr) {
-      EagerStep step{.why = reasons_[kernel], .op_names = std::move(op_names)};
+      EagerStep step{.why = reasons_[kernel], .op_names = std::move(op_names), .nodes = nodes};
       step.graph = judge_.compile(nodes->graph, {});
       for (ir::ValueId id : nodes->inputs) step.inputs.push_back(tensor(id));
       for (ir::ValueId id : nodes->outputs) step.outputs.push_back(made(id));
@@ -145,10 +149,11 @@ class Lowering {
       list_.constants.emplace_back(node.constant());
       list_.constant_slots.emplace_back(made(node.results()[0]),
                                         static_cast<int32_t>(list_.constants.size() - 1));
+      list_.constant_nodes.push_back(number_of(node));
       return;
     }
     if (node.kind() == ir::NodeKind::Region) {
-      EagerStep step;
+      EagerStep step{.node = number_of(node)};
       step.graph = judge_.compile(node.region(), {});
       for (const ir::Operand& operand : node.operands())
         step.inputs.push_back(tensor(*operand.get_if<ir::ValueId>()));
@@ -157,9 +162,9 @@ class Lowering {
       list_.steps.push_back({std::move(step)});
       return;
     }
-    const bool may_round_otherwise = context_.rounding == Rounding::fast;
-    LibraryStep step{.op = may_round_otherwise ? faster_operator(Call(graph_, node)) : node.op(),
-                     .shape = node.result_shape()};
+    LibraryStep step{.op = library_operator(graph_, node, context_.rounding),
+                     .shape = node.result_shape(),
+                     .node = number_of(node)};
     const auto& arguments = node.op().schema().arguments();
     for (size_t i = 0; i < node.operands().size(); ++i)
       step.arguments.push_back(argument(node.operands()[i], arguments[i].real_type()));
@@ -208,6 +213,8 @@ class Lowering {
                                         .offset = place.offset}});
     return slot_of(id);
   }
+
+  int32_t& number_of(const ir::Node& node) { return numbers_[static_cast<size_t>(node.id())]; }
 
   Slot made(ir::ValueId id) {
     in_slot_[static_cast<size_t>(id)] = true;
@@ -272,13 +279,6 @@ class Lowering {
       list_.tensors[tensors[i]].arena_offset = plan.offsets[i];
   }
 
-  static int64_t tensor_bytes(const ir::TensorType& type) {
-    int64_t last = 0;
-    for (size_t d = 0; d < type.sizes.size(); ++d)
-      last += (type.sizes[d].value() - 1) * type.strides[d].value();
-    return (last + 1) * static_cast<int64_t>(c10::elementSize(type.dtype));
-  }
-
   /// The handle of a slot goes with its last mention: memory that libtorch allocated is freed
   /// there.
   void release_slots() {
@@ -304,6 +304,7 @@ class Lowering {
   std::vector<ir::ValueId> owners_;
   std::vector<std::string> names_;
   std::vector<bool> in_slot_;
+  std::vector<int32_t> numbers_;  // by node id
   std::vector<BuiltKernel> built_;
   std::vector<int32_t> kernel_at_;
   std::vector<std::string> reasons_;
@@ -311,6 +312,18 @@ class Lowering {
 };
 
 }  // namespace
+
+c10::OperatorHandle library_operator(const ir::Graph& graph, const ir::Node& node,
+                                     Rounding rounding) {
+  return rounding == Rounding::fast ? faster_operator(Call(graph, node)) : node.op();
+}
+
+int64_t tensor_bytes(const ir::TensorType& type) {
+  int64_t last = 0;
+  for (size_t d = 0; d < type.sizes.size(); ++d)
+    last += (type.sizes[d].value() - 1) * type.strides[d].value();
+  return (last + 1) * static_cast<int64_t>(c10::elementSize(type.dtype));
+}
 
 HostList make_host_list(const ir::Graph& graph, const CompileContext& context,
                         KernelCompiler& compiler, Backend& judge) {

@@ -52,6 +52,7 @@ struct LibraryStep {
   ir::ResultShape shape{};
   std::vector<Slot> results{};       // flat; kNoSlot: nobody reads it
   std::vector<ir::TypePtr> types{};  // of the results; null: no tensor that kernels could read
+  int32_t node = kNone;              // of the graph, counted in its order
 };
 
 /// Makes a tensor that shows memory of another one: for operators and results, kernels need none.
@@ -67,6 +68,8 @@ struct EagerStep {
   std::vector<Slot> inputs{}, outputs{};
   std::string why{};  // empty: it is a region
   std::vector<std::string> op_names{};
+  int32_t node = kNone;                           // of a region, counted as in a LibraryStep
+  std::shared_ptr<const ExtractedGroup> nodes{};  // of a kernel
 };
 
 struct Step {
@@ -82,6 +85,7 @@ struct HostList {
   std::vector<std::shared_ptr<const CompiledKernel>> compiled{};
   std::vector<c10::IValue> constants{};
   std::vector<std::pair<Slot, int32_t>> constant_slots{};  // tensors of the graph itself
+  std::vector<int32_t> constant_nodes{};                   // one per such tensor
   std::vector<OutputTensor> tensors{};
   std::vector<Step> steps{};
   std::vector<Slot> inputs{};
@@ -96,6 +100,12 @@ struct HostList {
 /// Sizes must be constant.
 HostList make_host_list(const ir::Graph& graph, const CompileContext& context,
                         KernelCompiler& compiler, Backend& judge);
+
+/// The operator that runs a node; another one of the same arguments where rounding is free.
+c10::OperatorHandle library_operator(const ir::Graph& graph, const ir::Node& node,
+                                     Rounding rounding);
+/// From the first element to the last one.
+int64_t tensor_bytes(const ir::TensorType& type);
 
 /// The text of dumps: one line per step.
 std::string print(const HostList& list);

@@ -5,10 +5,14 @@
 #include "loops/host/fast_attention.h"
 #include "loops/host/frame.h"
 #include "loops/host/host_list.h"
+#include "loops/host/host_store.h"
+#include "loops/rules/rule.h"
+#include "ops/own/seeded_draws.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <string>
 #include <utility>
 
 namespace tandem::loops {
@@ -46,6 +50,8 @@ class LlvmExecutable final : public Executable {
     out.push_back({"kernels.loops", std::move(kernels)});
     return out;
   }
+
+  std::string save() const override { return store(list_); }
 
   void release_cached_memory() override { frames_.clear(); }
 
@@ -91,16 +97,23 @@ class LlvmBackend final : public Backend {
       : compiler_(std::move(compiler)), judge_(std::move(judge)), check_(check) {}
 
   std::string_view name() const override { return "llvm"; }
-  bool fuses() const override { return true; }
 
-  Decompositions decompositions(Rounding rounding) const override {
+  Decompositions decompositions(Rounding rounding, Random random) const override {
     Decompositions table = Decompositions::standard(rounding);
-    // These are rules of their own here, most of them with eager's bits.
-    for (const char* op : {"relu", "threshold_backward", "sigmoid_backward", "tanh_backward",
-                           "mean", "mean.dim", "addcmul", "addcdiv", "gelu", "gelu_backward"})
-      table.keep(op);
+    // A rule would never be reached behind a decomposition of its op, so it takes its place.
+    for (const Rule* rule : all_rules()) {
+      const std::string op = full_name(*rule);
+      if (table.rows().contains(op)) table.keep(op);
+    }
     if (rounding == Rounding::fast) add_wide_attention(table);
+    // Only in fused kernels are such draws faster than libtorch's.
+    if (random == Random::fast) table.merge(ops::seeded_draws());
     return table;
+  }
+
+  bool can_fuse(const ir::Graph& graph, const ir::Node& node) const override {
+    const Rule* rule = find_rule(Call(graph, node));
+    return rule != nullptr && rule->weight != Weight::Pass;
   }
 
   std::unique_ptr<Executable> compile(const ir::Graph& graph,
@@ -114,6 +127,13 @@ class LlvmBackend final : public Backend {
     if (!is_static(graph)) return judge_->compile(graph, context);
     return std::make_unique<LlvmExecutable>(make_host_list(graph, context, *compiler_, *judge_),
                                             compiler_, judge_, check_);
+  }
+
+  std::unique_ptr<Executable> load(std::string_view stored, const ir::Graph& graph,
+                                   const CompileContext& context) override {
+    auto list = load_host_list(stored, graph, context, *compiler_, *judge_);
+    if (!list) return nullptr;
+    return std::make_unique<LlvmExecutable>(*std::move(list), compiler_, judge_, check_);
   }
 
  private:

@@ -23,6 +23,8 @@ class CompiledKernel {
     std::string text;
   };
   virtual std::vector<Listing> listings() const { return {}; }
+  /// What KernelCompiler::load makes it of again; empty: it is compiled anew from its loops.
+  virtual std::string save() const { return {}; }
   /// The shortest of the runs that were timed (some of them are), in seconds; 0: none yet.
   virtual double best_seconds() const { return 0; }
 };
@@ -40,6 +42,9 @@ class KernelCompiler {
   /// One result per kernel. All kernels of a graph come at once, so that they can be compiled in
   /// parallel; no two of them have the same structural key.
   virtual std::vector<Result> compile(std::span<const Kernel* const> kernels) = 0;
+  /// What a kernel of this kind has saved, in another process too; no kernel if it does not run on
+  /// this machine. `stored` is trusted.
+  virtual Result load(const Kernel& /*kernel*/, std::string_view /*stored*/) { return {}; }
   /// Bytes read and written per second by a plain copy of memory on this device; 0: not known.
   virtual double copy_bytes_per_second() { return 0; }
 };

@@ -1,4 +1,4 @@
-#include "loops/rules/fusion_rules.h"
+#include "loops/rules/rule.h"
 
 #include <algorithm>
 #include <array>
@@ -297,34 +297,65 @@ Val arange(Emitter& e) {
   return e.body.to(e.body.binary(LoopOp::Add, step, integer(e, *e.call.integer(0))), dtype);
 }
 
-constexpr auto kMove = RuleKind::Move;
-constexpr auto kSource = RuleKind::Source;
-constexpr uint32_t kFirst = 1, kFirstAndSecond = 3;
+/// Computed from the index, or in place of its operand.
+constexpr Rule light(std::string_view op, Val (*emit)(Emitter&), bool (*applies)(const Call&)) {
+  return {.op = op, .kind = RuleKind::Move, .emit = emit, .applies = applies};
+}
+/// Picks few elements of what lies in memory.
+constexpr Rule lookup(std::string_view op, Val (*emit)(Emitter&), bool (*applies)(const Call&),
+                      uint32_t memory_operands) {
+  return {.op = op,
+          .kind = RuleKind::Move,
+          .emit = emit,
+          .applies = applies,
+          .memory_operands = memory_operands};
+}
+/// Reads as much memory as it makes.
+constexpr Rule pass(std::string_view op, Val (*emit)(Emitter&), bool (*applies)(const Call&),
+                    uint32_t memory_operands) {
+  return {.op = op,
+          .kind = RuleKind::Move,
+          .weight = Weight::Pass,
+          .emit = emit,
+          .applies = applies,
+          .memory_operands = memory_operands};
+}
+constexpr Rule source(std::string_view op, Val (*emit)(Emitter&),
+                      bool (*applies)(const Call&) = nullptr) {
+  return {.op = op, .kind = RuleKind::Source, .emit = emit, .applies = applies};
+}
 
-const auto kRules = std::to_array<Rule>({
-    {.op = "cat", .kind = kMove, .emit = cat, .applies = cat_applies, .list_in_memory = true},
-    {"constant_pad_nd", kMove, pad, pad_applies, kFirst},
-    {"slice_backward", kMove, slice_backward, slice_backward_applies, kFirst},
-    {"select_backward", kMove, select_backward, select_backward_applies, kFirst},
-    {"flip", kMove, flip, flip_applies, kFirst},
-    {"tril", kMove, triangle<LoopOp::Le>, triangle_applies},
-    {"triu", kMove, triangle<LoopOp::Ge>, triangle_applies},
-    {"embedding", kMove, embedding, embedding_applies, kFirstAndSecond},
-    {"index_select", kMove, index_select, index_select_applies, kFirst | 4},
-    {"gather", kMove, gather, gather_applies, kFirst},
-    {"index.Tensor", kMove, index, index_applies, kFirstAndSecond},
-    {"zeros", kSource, zeros},
-    {"zeros_like", kSource, zeros},
-    {"new_zeros", kSource, zeros},
-    {"ones", kSource, ones},
-    {"ones_like", kSource, ones},
-    {"new_ones", kSource, ones},
-    {"full", kSource, full<1>, has_number<1>},
-    {"full_like", kSource, full<1>, has_number<1>},
-    {"new_full", kSource, full<2>, has_number<2>},
-    {"fill.Scalar", kSource, full<1>, has_number<1>},
-    {"scalar_tensor", kSource, full<0>, has_number<0>},
-    {"arange.start_step", kMove, arange, arange_applies},
+constexpr uint32_t kFirst = 1, kFirstAndSecond = 3, kFirstAndThird = 5;
+
+constexpr auto kRules = std::to_array<Rule>({
+    {.op = "cat",
+     .kind = RuleKind::Move,
+     .weight = Weight::Pass,
+     .emit = cat,
+     .applies = cat_applies,
+     .list_in_memory = true},
+    pass("constant_pad_nd", pad, pad_applies, kFirst),
+    pass("slice_backward", slice_backward, slice_backward_applies, kFirst),
+    pass("select_backward", select_backward, select_backward_applies, kFirst),
+    pass("flip", flip, flip_applies, kFirst),
+    light("tril", triangle<LoopOp::Le>, triangle_applies),
+    light("triu", triangle<LoopOp::Ge>, triangle_applies),
+    pass("embedding", embedding, embedding_applies, kFirstAndSecond),
+    pass("index_select", index_select, index_select_applies, kFirstAndThird),
+    lookup("gather", gather, gather_applies, kFirst),
+    lookup("index.Tensor", index, index_applies, kFirstAndSecond),
+    source("zeros", zeros),
+    source("zeros_like", zeros),
+    source("new_zeros", zeros),
+    source("ones", ones),
+    source("ones_like", ones),
+    source("new_ones", ones),
+    source("full", full<1>, has_number<1>),
+    source("full_like", full<1>, has_number<1>),
+    source("new_full", full<2>, has_number<2>),
+    source("fill.Scalar", full<1>, has_number<1>),
+    source("scalar_tensor", full<0>, has_number<0>),
+    light("arange.start_step", arange, arange_applies),
 });
 
 }  // namespace

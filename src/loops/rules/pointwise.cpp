@@ -1,8 +1,12 @@
-#include "loops/rules/fusion_rules.h"
-#include "ops/own/fast_draws.h"
+#include "loops/rules/rule.h"
+#include "ops/own/seeded_draws.h"
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
 
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 // One function per family of ops. Each computes in the dtype that libtorch's kernel computes in,
@@ -242,18 +246,53 @@ Val lerp(Emitter& e) {
   return b.to(b.select(small, near, far), dtype);
 }
 
+double largest(ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::Half:
+      return std::numeric_limits<c10::Half>::max();
+    case ScalarType::BFloat16:
+      return std::numeric_limits<c10::BFloat16>::max();
+    case ScalarType::Float:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
+  }
+}
+
 Val isinf(Emitter& e) {
   const Val x = e.body.wide(e.operand(0));
   return e.body.compare(LoopOp::Eq, e.body.unary(LoopOp::Abs, x), e.number(HUGE_VAL, x.dtype));
 }
 Val isnan(Emitter& e) { return e.body.is_nan(e.body.wide(e.operand(0))); }
 
-Val silu(Emitter& e) {
+/// Replaces NaN by 0 and infinities by the dtype's limits, if the call says nothing else.
+Val nan_to_num(Emitter& e) {
   const ScalarType dtype = result_dtype(e);
   BodyBuilder& b = e.body;
-  const Val x = e.as(0, dtype), one = e.number(1.0, x.dtype);
-  const Val bottom = b.binary(LoopOp::Add, one, b.unary(LoopOp::Exp, b.unary(LoopOp::Neg, x)));
-  return b.to(b.binary(LoopOp::Div, x, bottom), dtype);
+  const double limit = largest(dtype);
+  const auto other = [&](size_t i, double absent) {
+    const double number = e.call.has(i) ? e.call.number(i)->as_double() : absent;
+    return b.wide(e.number(number, dtype));
+  };
+  const Val x = e.as(0, dtype);
+  const auto is = [&](double value) { return b.compare(LoopOp::Eq, x, e.number(value, x.dtype)); };
+  Val y = b.select(is(HUGE_VAL), other(2, limit), x);
+  y = b.select(is(-HUGE_VAL), other(3, -limit), y);
+  return {b.select(b.is_nan(x), other(1, 0), y).id, dtype};
+}
+
+/// log(x / (1 - x)), of x between eps and 1 - eps if there is an eps.
+Val logit(Emitter& e) {
+  const ScalarType dtype = result_dtype(e);
+  BodyBuilder& b = e.body;
+  Val x = e.as(0, dtype);
+  const Val one = e.number(1.0, x.dtype);
+  if (e.call.has(1)) {
+    const double eps = e.call.number(1)->as_double();
+    const Val low = e.number(eps, x.dtype), high = b.binary(LoopOp::Sub, one, low);
+    x = b.binary(LoopOp::Min, b.binary(LoopOp::Max, x, low), high);
+  }
+  return b.unary(LoopOp::Log, b.binary(LoopOp::Div, x, b.binary(LoopOp::Sub, one, x)));
 }
 
 // ---- gelu: eager's kernels compute it with erf or tanh; these forms have one exponential, and
@@ -351,122 +390,130 @@ bool clamp_applies(const Call& call) {
   return is_number(call);
 }
 
-constexpr auto kPointwise = RuleKind::Pointwise;
+constexpr Rule light(std::string_view op, Val (*emit)(Emitter&),
+                     bool (*applies)(const Call&) = nullptr) {
+  return {.op = op, .emit = emit, .applies = applies};
+}
+constexpr Rule heavy(std::string_view op, Val (*emit)(Emitter&),
+                     bool (*applies)(const Call&) = nullptr) {
+  return {.op = op, .weight = Weight::Heavy, .emit = emit, .applies = applies};
+}
 
 const auto kRules = std::to_array<Rule>({
-    {"abs", kPointwise, function<LoopOp::Abs>, is_number},
-    {"neg", kPointwise, function<LoopOp::Neg>, is_number},
-    {"sign", kPointwise, function<LoopOp::Sign>, is_number},
-    {"sgn", kPointwise, function<LoopOp::Sign>, is_number},
-    {"floor", kPointwise, function<LoopOp::Floor>, is_float},
-    {"ceil", kPointwise, function<LoopOp::Ceil>, is_float},
-    {"trunc", kPointwise, function<LoopOp::Trunc>, is_float},
-    {"round", kPointwise, function<LoopOp::Round>, is_float},
-    {"sqrt", kPointwise, function<LoopOp::Sqrt>},
-    {"rsqrt", kPointwise, function<LoopOp::Rsqrt>},
-    {"reciprocal", kPointwise, function<LoopOp::Reciprocal>},
-    {"exp", kPointwise, function<LoopOp::Exp>},
-    {"exp2", kPointwise, function<LoopOp::Exp2>},
-    {"expm1", kPointwise, function<LoopOp::Expm1>},
-    {"log", kPointwise, function<LoopOp::Log>},
-    {"log1p", kPointwise, function<LoopOp::Log1p>},
-    {"log2", kPointwise, function<LoopOp::Log2>},
-    {"log10", kPointwise, function<LoopOp::Log10>},
-    {"sin", kPointwise, function<LoopOp::Sin>},
-    {"cos", kPointwise, function<LoopOp::Cos>},
-    {"tan", kPointwise, function<LoopOp::Tan>},
-    {"asin", kPointwise, function<LoopOp::Asin>},
-    {"acos", kPointwise, function<LoopOp::Acos>},
-    {"atan", kPointwise, function<LoopOp::Atan>},
-    {"sinh", kPointwise, function<LoopOp::Sinh>},
-    {"cosh", kPointwise, function<LoopOp::Cosh>},
-    {"tanh", kPointwise, function<LoopOp::Tanh>},
-    {"asinh", kPointwise, function<LoopOp::Asinh>},
-    {"acosh", kPointwise, function<LoopOp::Acosh>},
-    {"atanh", kPointwise, function<LoopOp::Atanh>},
-    {"erf", kPointwise, function<LoopOp::Erf>},
-    {"erfc", kPointwise, function<LoopOp::Erfc>},
-    {"erfinv", kPointwise, function<LoopOp::Erfinv>},
-    {"lgamma", kPointwise, function<LoopOp::Lgamma>},
-    {"digamma", kPointwise, function<LoopOp::Digamma>},
-    {"sigmoid", kPointwise, function<LoopOp::Sigmoid>},
-    {"silu", kPointwise, silu},
-    {"gelu", kPointwise, gelu, is_float},
-    {"gelu_backward", kPointwise, gelu_backward, is_float},
-    {"relu", kPointwise, relu, is_number},
-    {"positive", kPointwise, positive},
-    {"isnan", kPointwise, isnan, is_float_operand},
-    {"isinf", kPointwise, isinf, is_float_operand},
-    {"logical_not", kPointwise, logical_not},
-    {"bitwise_not", kPointwise, bitwise_not},
-    {"add.Tensor", kPointwise, add, has_alpha},
-    {"add.Scalar", kPointwise, add, has_alpha},
-    {"sub.Tensor", kPointwise, sub, sub_applies},
-    {"sub.Scalar", kPointwise, sub, sub_applies},
-    {"rsub.Tensor", kPointwise, rsub, sub_applies},
-    {"rsub.Scalar", kPointwise, rsub, sub_applies},
-    {"mul.Tensor", kPointwise, mul},
-    {"mul.Scalar", kPointwise, mul},
-    {"div.Tensor", kPointwise, arithmetic<LoopOp::Div>},
-    {"div.Scalar", kPointwise, arithmetic<LoopOp::Div>},
-    {"div.Tensor_mode", kPointwise, div_mode, is_wide_float},
-    {"div.Scalar_mode", kPointwise, div_mode, is_wide_float},
-    {"floor_divide", kPointwise, binary<LoopOp::FloorDiv>, is_wide_float},
-    {"remainder.Tensor", kPointwise, binary<LoopOp::Remainder>, is_float},
-    {"remainder.Scalar", kPointwise, binary<LoopOp::Remainder>, is_float},
-    {"fmod.Tensor", kPointwise, binary<LoopOp::Fmod>, is_float},
-    {"fmod.Scalar", kPointwise, binary<LoopOp::Fmod>, is_float},
-    {"pow.Tensor_Scalar", kPointwise, pow_number, number_at<1>},
-    {"pow.Tensor_Tensor", kPointwise, binary<LoopOp::Pow>, is_float},
-    {"pow.Scalar", kPointwise, binary<LoopOp::Pow>, number_at<0>},
-    {"atan2", kPointwise, binary<LoopOp::Atan2>, is_float},
-    {"hypot", kPointwise, binary<LoopOp::Hypot>, is_float},
-    {"copysign.Tensor", kPointwise, binary<LoopOp::Copysign>, is_float},
-    {"copysign.Scalar", kPointwise, binary<LoopOp::Copysign>, is_float},
-    {"maximum", kPointwise, binary<LoopOp::Max>, is_number},
-    {"minimum", kPointwise, binary<LoopOp::Min>, is_number},
-    {"fmax", kPointwise, binary<LoopOp::Fmax>, is_float},
-    {"fmin", kPointwise, binary<LoopOp::Fmin>, is_float},
-    {"bitwise_and.Tensor", kPointwise, binary<LoopOp::And>},
-    {"bitwise_or.Tensor", kPointwise, binary<LoopOp::Or>},
-    {"bitwise_xor.Tensor", kPointwise, binary<LoopOp::Xor>},
-    {"bitwise_and.Scalar", kPointwise, binary<LoopOp::And>},
-    {"bitwise_or.Scalar", kPointwise, binary<LoopOp::Or>},
-    {"bitwise_xor.Scalar", kPointwise, binary<LoopOp::Xor>},
-    {"logical_and", kPointwise, logical<LoopOp::And>},
-    {"logical_or", kPointwise, logical<LoopOp::Or>},
-    {"logical_xor", kPointwise, logical<LoopOp::Xor>},
-    {"eq.Tensor", kPointwise, comparison<LoopOp::Eq>, comparable},
-    {"ne.Tensor", kPointwise, comparison<LoopOp::Ne>, comparable},
-    {"lt.Tensor", kPointwise, comparison<LoopOp::Lt>, comparable},
-    {"le.Tensor", kPointwise, comparison<LoopOp::Le>, comparable},
-    {"gt.Tensor", kPointwise, comparison<LoopOp::Gt>, comparable},
-    {"ge.Tensor", kPointwise, comparison<LoopOp::Ge>, comparable},
-    {"eq.Scalar", kPointwise, comparison<LoopOp::Eq>, number_or_tensor_at<1>},
-    {"ne.Scalar", kPointwise, comparison<LoopOp::Ne>, number_or_tensor_at<1>},
-    {"lt.Scalar", kPointwise, comparison<LoopOp::Lt>, number_or_tensor_at<1>},
-    {"le.Scalar", kPointwise, comparison<LoopOp::Le>, number_or_tensor_at<1>},
-    {"gt.Scalar", kPointwise, comparison<LoopOp::Gt>, number_or_tensor_at<1>},
-    {"ge.Scalar", kPointwise, comparison<LoopOp::Ge>, number_or_tensor_at<1>},
-    {"where.self", kPointwise, where},
-    {"masked_fill.Scalar", kPointwise, masked_fill, number_or_tensor_at<2>},
-    {"masked_fill.Tensor", kPointwise, masked_fill, number_or_tensor_at<2>},
-    {"clamp", kPointwise, clamp, clamp_applies},
-    {"clamp.Tensor", kPointwise, clamp, clamp_applies},
-    {"clamp_min", kPointwise, clamp, clamp_applies},
-    {"clamp_min.Tensor", kPointwise, clamp, clamp_applies},
-    {"clamp_max", kPointwise, clamp_max, clamp_applies},
-    {"clamp_max.Tensor", kPointwise, clamp_max, clamp_applies},
-    {"threshold_backward", kPointwise, threshold_backward, number_at<2>},
-    {"sigmoid_backward", kPointwise, sigmoid_backward},
-    {"tanh_backward", kPointwise, tanh_backward},
-    {"addcmul", kPointwise, add_combined<LoopOp::Mul>, number_at<3>},
-    {"addcdiv", kPointwise, add_combined<LoopOp::Div>, number_at<3>},
-    {"lerp.Scalar", kPointwise, lerp, number_at<2>},
-    {"lerp.Tensor", kPointwise, lerp, is_float},
-    {"tandem::bernoulli_from", kPointwise, bernoulli_from, number_or_tensor_at<2>},
-    {"_to_copy", kPointwise, convert, plain_copy},
-    {"clone", kPointwise, convert},
+    light("abs", function<LoopOp::Abs>, is_number),
+    light("neg", function<LoopOp::Neg>, is_number),
+    light("sign", function<LoopOp::Sign>, is_number),
+    light("sgn", function<LoopOp::Sign>, is_number),
+    light("floor", function<LoopOp::Floor>, is_float),
+    light("ceil", function<LoopOp::Ceil>, is_float),
+    light("trunc", function<LoopOp::Trunc>, is_float),
+    light("round", function<LoopOp::Round>, is_float),
+    light("sqrt", function<LoopOp::Sqrt>),
+    light("rsqrt", function<LoopOp::Rsqrt>),
+    light("reciprocal", function<LoopOp::Reciprocal>),
+    heavy("exp", function<LoopOp::Exp>),
+    heavy("exp2", function<LoopOp::Exp2>),
+    heavy("expm1", function<LoopOp::Expm1>),
+    heavy("log", function<LoopOp::Log>),
+    heavy("log1p", function<LoopOp::Log1p>),
+    heavy("log2", function<LoopOp::Log2>),
+    heavy("log10", function<LoopOp::Log10>),
+    heavy("sin", function<LoopOp::Sin>),
+    heavy("cos", function<LoopOp::Cos>),
+    heavy("tan", function<LoopOp::Tan>),
+    heavy("asin", function<LoopOp::Asin>),
+    heavy("acos", function<LoopOp::Acos>),
+    heavy("atan", function<LoopOp::Atan>),
+    heavy("sinh", function<LoopOp::Sinh>),
+    heavy("cosh", function<LoopOp::Cosh>),
+    heavy("tanh", function<LoopOp::Tanh>),
+    heavy("asinh", function<LoopOp::Asinh>),
+    heavy("acosh", function<LoopOp::Acosh>),
+    heavy("atanh", function<LoopOp::Atanh>),
+    heavy("erf", function<LoopOp::Erf>),
+    heavy("erfc", function<LoopOp::Erfc>),
+    heavy("erfinv", function<LoopOp::Erfinv>),
+    heavy("lgamma", function<LoopOp::Lgamma>),
+    heavy("digamma", function<LoopOp::Digamma>),
+    heavy("sigmoid", function<LoopOp::Sigmoid>),
+    heavy("logit", logit, is_wide_float),
+    heavy("gelu", gelu, is_float),
+    heavy("gelu_backward", gelu_backward, is_float),
+    light("relu", relu, is_number),
+    light("positive", positive),
+    light("nan_to_num", nan_to_num, is_float),
+    light("isnan", isnan, is_float_operand),
+    light("isinf", isinf, is_float_operand),
+    light("logical_not", logical_not),
+    light("bitwise_not", bitwise_not),
+    light("add.Tensor", add, has_alpha),
+    light("add.Scalar", add, has_alpha),
+    light("sub.Tensor", sub, sub_applies),
+    light("sub.Scalar", sub, sub_applies),
+    light("rsub.Tensor", rsub, sub_applies),
+    light("rsub.Scalar", rsub, sub_applies),
+    light("mul.Tensor", mul),
+    light("mul.Scalar", mul),
+    light("div.Tensor", arithmetic<LoopOp::Div>),
+    light("div.Scalar", arithmetic<LoopOp::Div>),
+    light("div.Tensor_mode", div_mode, is_wide_float),
+    light("div.Scalar_mode", div_mode, is_wide_float),
+    light("floor_divide", binary<LoopOp::FloorDiv>, is_wide_float),
+    light("remainder.Tensor", binary<LoopOp::Remainder>, is_float),
+    light("remainder.Scalar", binary<LoopOp::Remainder>, is_float),
+    light("fmod.Tensor", binary<LoopOp::Fmod>, is_float),
+    light("fmod.Scalar", binary<LoopOp::Fmod>, is_float),
+    heavy("pow.Tensor_Scalar", pow_number, number_at<1>),
+    heavy("pow.Tensor_Tensor", binary<LoopOp::Pow>, is_float),
+    heavy("pow.Scalar", binary<LoopOp::Pow>, number_at<0>),
+    light("atan2", binary<LoopOp::Atan2>, is_float),
+    light("hypot", binary<LoopOp::Hypot>, is_float),
+    light("copysign.Tensor", binary<LoopOp::Copysign>, is_float),
+    light("copysign.Scalar", binary<LoopOp::Copysign>, is_float),
+    light("maximum", binary<LoopOp::Max>, is_number),
+    light("minimum", binary<LoopOp::Min>, is_number),
+    light("fmax", binary<LoopOp::Fmax>, is_float),
+    light("fmin", binary<LoopOp::Fmin>, is_float),
+    light("bitwise_and.Tensor", binary<LoopOp::And>),
+    light("bitwise_or.Tensor", binary<LoopOp::Or>),
+    light("bitwise_xor.Tensor", binary<LoopOp::Xor>),
+    light("bitwise_and.Scalar", binary<LoopOp::And>),
+    light("bitwise_or.Scalar", binary<LoopOp::Or>),
+    light("bitwise_xor.Scalar", binary<LoopOp::Xor>),
+    light("logical_and", logical<LoopOp::And>),
+    light("logical_or", logical<LoopOp::Or>),
+    light("logical_xor", logical<LoopOp::Xor>),
+    light("eq.Tensor", comparison<LoopOp::Eq>, comparable),
+    light("ne.Tensor", comparison<LoopOp::Ne>, comparable),
+    light("lt.Tensor", comparison<LoopOp::Lt>, comparable),
+    light("le.Tensor", comparison<LoopOp::Le>, comparable),
+    light("gt.Tensor", comparison<LoopOp::Gt>, comparable),
+    light("ge.Tensor", comparison<LoopOp::Ge>, comparable),
+    light("eq.Scalar", comparison<LoopOp::Eq>, number_or_tensor_at<1>),
+    light("ne.Scalar", comparison<LoopOp::Ne>, number_or_tensor_at<1>),
+    light("lt.Scalar", comparison<LoopOp::Lt>, number_or_tensor_at<1>),
+    light("le.Scalar", comparison<LoopOp::Le>, number_or_tensor_at<1>),
+    light("gt.Scalar", comparison<LoopOp::Gt>, number_or_tensor_at<1>),
+    light("ge.Scalar", comparison<LoopOp::Ge>, number_or_tensor_at<1>),
+    light("where.self", where),
+    light("masked_fill.Scalar", masked_fill, number_or_tensor_at<2>),
+    light("masked_fill.Tensor", masked_fill, number_or_tensor_at<2>),
+    light("clamp", clamp, clamp_applies),
+    light("clamp.Tensor", clamp, clamp_applies),
+    light("clamp_min", clamp, clamp_applies),
+    light("clamp_min.Tensor", clamp, clamp_applies),
+    light("clamp_max", clamp_max, clamp_applies),
+    light("clamp_max.Tensor", clamp_max, clamp_applies),
+    light("threshold_backward", threshold_backward, number_at<2>),
+    light("sigmoid_backward", sigmoid_backward),
+    light("tanh_backward", tanh_backward),
+    light("addcmul", add_combined<LoopOp::Mul>, number_at<3>),
+    light("addcdiv", add_combined<LoopOp::Div>, number_at<3>),
+    light("lerp.Scalar", lerp, number_at<2>),
+    light("lerp.Tensor", lerp, is_float),
+    heavy("tandem::bernoulli_from", bernoulli_from, number_or_tensor_at<2>),
+    light("_to_copy", convert, plain_copy),
+    light("clone", convert),
 });
 
 }  // namespace

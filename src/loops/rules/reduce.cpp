@@ -1,4 +1,4 @@
-#include "loops/rules/fusion_rules.h"
+#include "loops/rules/rule.h"
 
 #include <array>
 #include <numeric>

@@ -1,4 +1,5 @@
 #include "ops/decompositions/bodies.h"
+#include "ops/own/bernoulli_like.h"
 
 namespace tandem::ops::decompositions {
 namespace {
@@ -48,7 +49,7 @@ Results dropout(const OpCall& call) {
     return {x, builder.full(x.sizes(), 1, c10::ScalarType::Bool, x)};
   const double kept = 1.0 - call.number("p"), scale = kept == 0 ? 0 : 1.0 / kept;
   const Expr like = builder.op("empty_like", {x}, {{"dtype", c10::ScalarType::Bool}});
-  const char* draw = like.type().is_contiguous() ? "bernoulli.p" : "tandem::bernoulli_like";
+  const char* draw = like.type().is_contiguous() ? "bernoulli.p" : kBernoulliLike.name();
   const Expr mask = builder.op(draw, {like, kept});
   return {x * mask * scale, mask};
 }

@@ -27,13 +27,13 @@ constexpr Item item_of(FlowNetwork::Vertex vertex) { return (vertex - 2) / 2; }
 /// computes. Each item is an edge, whose capacity is what keeping it costs; cut, it is kept.
 class Chooser {
  public:
-  Chooser(const ir::Graph& joint, const ir::Signature& signature, Recompute recompute)
+  Chooser(const ir::Graph& joint, const ir::Signature& signature, const CutGraph& graph)
       : joint_(joint),
-        graph_(joint),
+        graph_(graph),
         keeping_(joint, signature),
-        weights_(keeping_weights(graph_, keeping_, recompute)),
-        bans_(bans(graph_, recompute)) {
-    const bool once = recompute == Recompute::Views;
+        weights_(keeping_weights(graph_, keeping_)),
+        bans_(bans(graph_)) {
+    const bool once = !graph_.fuses();
     const FlowNetwork::Vertex vertices = enter(graph_.size()) + (once ? graph_.size() : 0);
     for (FlowNetwork::Vertex i = 0; i < vertices; ++i) network_.add_vertex();
     for (Item item = 0; item < graph_.size(); ++item) add_item(item);
@@ -141,7 +141,7 @@ class Chooser {
   }
 
   const ir::Graph& joint_;
-  const CutGraph graph_;
+  const CutGraph& graph_;
   const Keeping keeping_;
   const std::vector<KeepingWeight> weights_;
   const std::vector<std::string_view> bans_;
@@ -252,16 +252,16 @@ class Keeper {
 }  // namespace
 
 std::vector<ir::ValueId> minimum_crossing(const ir::Graph& joint, const ir::Signature& signature,
-                                          Recompute recompute) {
-  const Chooser chooser(joint, signature, recompute);
+                                          const CutGraph& graph) {
+  const Chooser chooser(joint, signature, graph);
   std::vector<ir::ValueId> values;
   for (Item item : chooser.chosen()) values.push_back(chooser.graph()[item].value);
   return values;
 }
 
 std::vector<SavedValue> choose_saved(const ir::Graph& joint, const ir::Signature& signature,
-                                     Recompute recompute) {
-  const Chooser chooser(joint, signature, recompute);
+                                     const CutGraph& graph) {
+  const Chooser chooser(joint, signature, graph);
   return Keeper(joint, chooser).run();
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partition/min_cut/recompute_rules.h"
+#include "partition/min_cut/cut_graph.h"
 #include "partition/saved_values.h"
 #include "tandem/ir/graph.h"
 #include "tandem/ir/signature.h"
@@ -14,7 +14,7 @@ namespace tandem::partition {
 /// values that cross it, inputs first, then results of nodes, in graph order. A value that can
 /// neither be kept nor computed again is an UnsupportedError with the path to the backward.
 std::vector<ir::ValueId> minimum_crossing(const ir::Graph& joint, const ir::Signature& signature,
-                                          Recompute recompute = Recompute::Cheap);
+                                          const CutGraph& graph);
 
 /// What to keep so that the backward has the values of the minimum cut, and why.
 ///
@@ -22,7 +22,7 @@ std::vector<ir::ValueId> minimum_crossing(const ir::Graph& joint, const ir::Sign
 /// check. An argument or a result that only recomputation reads could be written without eager
 /// noticing: it is kept as a copy. Parameters are kept by reference.
 std::vector<SavedValue> choose_saved(const ir::Graph& joint, const ir::Signature& signature,
-                                     Recompute recompute);
+                                     const CutGraph& graph);
 
 /// What both halves of a split compute, in the order of the backward.
 std::vector<Recomputed> recomputed_values(const ir::Graph& joint, const Split& split);

@@ -41,27 +41,22 @@ bool follows_default_dtype(const ir::Graph& joint, const ir::Node& node) {
   return !told;
 }
 
-ItemFacts facts_of(const ir::Graph& joint, const ir::Node& node) {
+ItemFacts facts_of(const ir::Graph& joint, const ir::Node& node, const CanFuse& can_fuse) {
   ItemFacts facts{.node = node.id()};
   facts.follows_default_dtype = follows_default_dtype(joint, node);
   facts.pure = passes::removable(node);
   facts.in_backward = node.phase() == ir::Phase::Backward;
   switch (node.kind()) {
-    case ir::NodeKind::Op: {
-      const ops::OpInfo& info = ops::info(node.op());
-      // Reading a number off a tensor costs nothing beside keeping the tensor.
-      facts.cheap = info.cheap || (info.reads_data && facts.pure);
-      facts.fusible = info.cheap || (info.random && info.cost != ops::CostClass::Attention);
-      facts.is_view = info.is_view;
-      facts.joins = node.op().operator_name().name == "aten::cat";
+    case ir::NodeKind::Op:
+      facts.is_view = ops::info(node.op()).is_view;
+      facts.fusible = facts.pure && (facts.is_view || can_fuse(joint, node));
       break;
-    }
     case ir::NodeKind::Constant:
       facts.is_constant = true;
       facts.fusible = false;
       break;
     case ir::NodeKind::Region:
-      facts.cheap = facts.fusible = false;
+      facts.fusible = false;
       break;
   }
   return facts;
@@ -69,11 +64,18 @@ ItemFacts facts_of(const ir::Graph& joint, const ir::Node& node) {
 
 }  // namespace
 
-CutGraph::CutGraph(const ir::Graph& joint) : item_of_value_(joint.value_limit(), kNoItem) {
+bool fuses_nothing(const ir::Graph&, const ir::Node&) { return false; }
+
+bool fuses_sweeps(const ir::Graph&, const ir::Node& node) {
+  return node.kind() == ir::NodeKind::Op && ops::info(node.op()).work != ops::Work::Other;
+}
+
+CutGraph::CutGraph(const ir::Graph& joint, const CanFuse& can_fuse)
+    : item_of_value_(joint.value_limit(), kNoItem) {
   facts_.reserve(joint.inputs().size() + joint.node_count());
   first_operand_.reserve(facts_.capacity() + 1);
   add_inputs(joint);
-  joint.for_each_node([&](const ir::Node& node) { add_node(joint, node); });
+  joint.for_each_node([&](const ir::Node& node) { add_node(joint, node, can_fuse); });
   first_operand_.push_back(static_cast<int32_t>(operands_.size()));
   link();
   const std::vector<ir::ValueId> memory = ops::memory_roots(joint);
@@ -93,13 +95,13 @@ void CutGraph::add_inputs(const ir::Graph& joint) {
                       .bytes = bytes_of(type),
                       .is_tangent = joint.input_role(input).role == ir::Role::Tangent,
                       .is_number = type.tensor == nullptr,
-                      .cheap = false,
                       .fusible = false});
   }
 }
 
-void CutGraph::add_node(const ir::Graph& joint, const ir::Node& node) {
-  ItemFacts facts = facts_of(joint, node);
+void CutGraph::add_node(const ir::Graph& joint, const ir::Node& node, const CanFuse& can_fuse) {
+  ItemFacts facts = facts_of(joint, node, can_fuse);
+  fuses_ = fuses_ || (facts.fusible && !facts.is_view);
   first_operand_.push_back(static_cast<int32_t>(operands_.size()));
   for (const ir::Operand& operand : node.operands()) {
     operand.for_each_value([&](ir::ValueId id) {

@@ -60,13 +60,12 @@ KeepingWeight plain_weight_of(const CutGraph& graph, const Keeping& keeping, Ite
 
 }  // namespace
 
-std::vector<KeepingWeight> keeping_weights(const CutGraph& graph, const Keeping& keeping,
-                                           Recompute recompute) {
+std::vector<KeepingWeight> keeping_weights(const CutGraph& graph, const Keeping& keeping) {
   const std::vector<int32_t> distance = distance_from_backward(graph);
   std::vector<KeepingWeight> weights(static_cast<size_t>(graph.size()));
   for (Item item = 0; item < graph.size(); ++item) {
     if (graph.only_in_backward(item)) continue;
-    if (recompute == Recompute::Views) {
+    if (!graph.fuses()) {
       weights[static_cast<size_t>(item)] = plain_weight_of(graph, keeping, item);
       continue;
     }

@@ -15,7 +15,7 @@ namespace tandem {
 
 namespace partition {
 
-Split cut_at_minimum(const Joint& joint, Recompute recompute) {
+Split cut_at_minimum(const Joint& joint, const CanFuse& can_fuse) {
   Split split;
   split.signature = joint.signature;
   ir::Graph whole = joint.graph;
@@ -26,14 +26,15 @@ Split cut_at_minimum(const Joint& joint, Recompute recompute) {
     split.forward = forward_half(whole, {});
     return split;
   }
-  const std::vector<SavedValue> saved = choose_saved(whole, joint.signature, recompute);
+  const CutGraph graph(whole, can_fuse);
+  const std::vector<SavedValue> saved = choose_saved(whole, joint.signature, graph);
   name_saved_values(whole, saved);
   for (const SavedValue& value : saved) split.saved.push_back(describe(whole, value));
   split.forward = forward_half(whole, saved);
   split.backward = backward_half(whole, saved, passes::removable);
   schedule_backward(split.backward);
   // A backend that fuses makes its own order.
-  if (recompute == Recompute::Views) {
+  if (!graph.fuses()) {
     schedule_for_memory(split.forward, {});
     schedule_for_memory(split.backward, released_bytes(split));
   }
@@ -44,7 +45,7 @@ Split cut_at_minimum(const Joint& joint, Recompute recompute) {
 }  // namespace partition
 
 Split min_cut_recompute(const Joint& joint, const Options&) {
-  return partition::cut_at_minimum(joint, partition::Recompute::Cheap);
+  return partition::cut_at_minimum(joint, partition::fuses_sweeps);
 }
 
 }  // namespace tandem

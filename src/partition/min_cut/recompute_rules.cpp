@@ -13,11 +13,8 @@ size_t index(int32_t id) { return static_cast<size_t>(id); }
 /// The rules one after the other; an item keeps the first reason that it is given.
 class Bans {
  public:
-  Bans(const CutGraph& graph, Recompute recompute)
-      : graph_(graph),
-        recompute_(recompute),
-        reasons_(index(graph.size())),
-        order_(index(graph.size()), kNoItem) {
+  explicit Bans(const CutGraph& graph)
+      : graph_(graph), reasons_(index(graph.size())), order_(index(graph.size()), kNoItem) {
     for (Item item = 0; item < graph.size(); ++item) {
       if (!graph.needed_by_forward(item)) continue;
       order_[index(item)] = static_cast<int32_t>(forward_.size());
@@ -30,7 +27,7 @@ class Bans {
       if (const std::string_view reason = reason_by_itself(item); !reason.empty())
         ban(item, reason);
     }
-    if (recompute_ == Recompute::Views) return std::move(reasons_);
+    if (!graph_.fuses()) return std::move(reasons_);
     ban_what_is_used_far_apart();
     ban_ends_of_long_chains();
     return std::move(reasons_);
@@ -53,10 +50,11 @@ class Bans {
     if (facts.is_result) return {};
     if (facts.is_constant) return {};  // lies in the graph: both halves read it there
     if (!facts.pure) return "it draws or has an effect";
-    if (!facts.cheap) return "it is costly to compute";
+    if (!facts.fusible && !facts.is_number)
+      return graph_.fuses() ? "it is costly to compute" : kNothingIsFused;
     if (facts.follows_default_dtype) return "its dtype follows the thread's default";
-    if (recompute_ == Recompute::Views && !facts.is_number) return kNothingIsFused;
-    if (facts.is_number) return {};  // cannot be kept, so the rules about memory say nothing
+    // Cannot be kept, so the rules about memory say nothing. Read off a tensor, it costs nothing.
+    if (facts.is_number) return {};
     if (is_materialised_in_backward(item)) return "the backward needs it in memory";
     if (shrinks_its_operands(item)) return "it is small beside what it is computed from";
     return {};
@@ -153,7 +151,6 @@ class Bans {
   }
 
   const CutGraph& graph_;
-  Recompute recompute_;
   std::vector<std::string_view> reasons_;  // by item
   std::vector<int32_t> order_;             // by item, of what the forward needs
   std::vector<Item> forward_;              // by order
@@ -162,8 +159,7 @@ class Bans {
 }  // namespace
 
 bool can_fuse(const CutGraph& graph, Item producer, Item user) {
-  // Producers write straight into the joined memory.
-  return graph[user].joins || (graph[producer].fusible && graph[user].fusible);
+  return graph[producer].fusible && graph[user].fusible;
 }
 
 bool is_materialised(const CutGraph& graph, Item item) {
@@ -183,8 +179,6 @@ std::vector<int32_t> distance_from_backward(const CutGraph& graph) {
   return distance;
 }
 
-std::vector<std::string_view> bans(const CutGraph& graph, Recompute recompute) {
-  return Bans(graph, recompute).run();
-}
+std::vector<std::string_view> bans(const CutGraph& graph) { return Bans(graph).run(); }
 
 }  // namespace tandem::partition

@@ -8,12 +8,6 @@
 
 namespace tandem::partition {
 
-/// What the backward may compute again.
-enum class Recompute : uint8_t {
-  Cheap,  // views and cheap ops: they are fused into the kernels that read them
-  Views,  // only what is no work at all: every op is a kernel of its own
-};
-
 /// Whether a kernel that makes `producer` can go on with `user`: then the value between them need
 /// not exist in memory.
 bool can_fuse(const CutGraph& graph, Item producer, Item user);
@@ -27,11 +21,11 @@ bool is_materialised(const CutGraph& graph, Item item);
 std::vector<int32_t> distance_from_backward(const CutGraph& graph);
 inline constexpr int32_t kFarFromBackward = 1'000'000'000;
 
-/// The reason for everything but views with Recompute::Views.
+/// The reason for everything but views where nothing is fused.
 inline constexpr std::string_view kNothingIsFused = "the backend fuses nothing";
 
 /// By item: why the backward may not compute it again; empty if it may. Only of what the forward
 /// needs. Views always may: they compute nothing.
-std::vector<std::string_view> bans(const CutGraph& graph, Recompute recompute);
+std::vector<std::string_view> bans(const CutGraph& graph);
 
 }  // namespace tandem::partition

@@ -178,8 +178,8 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
     PeakMeter& meter = entry_->peak_meter();
     gradients = meter.wants(PeakMeter::Half::Backward)
                     ? meter.measure(PeakMeter::Half::Backward,
-                                    [&] { return backward.kernels->run(inputs); })
-                    : backward.kernels->run(inputs);
+                                    [&] { return backward.kernels.ready->run(inputs); })
+                    : backward.kernels.ready->run(inputs);
   }
   autograd::variable_list ordered(part.edges.size());
   for (size_t i = 0; i < part.edges.size(); ++i) {
@@ -193,10 +193,7 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
 autograd::variable_list CallNode::apply_with_history(const std::vector<bool>& defined,
                                                      const Backward& backward,
                                                      autograd::variable_list&& tangents) {
-  TANDEM_REQUIRE(entry_->gradients().can_make(), "call",
-                 "backward with create_graph=true needs the arguments of the call, which were not "
-                 "kept\n  remedy: leave Options::higher_order on; a graph that was lowered by "
-                 "itself has no gradients of gradients: compile the function");
+  entry_->gradients().require_function();
   const Primals primals = kept().take_primals(*entry_, defined, backward, *this);
   const CallPlan::Part& part = entry_->plan().parts[part_];
   std::vector<at::Tensor> gradients =

@@ -1,8 +1,7 @@
 #pragma once
 
-#include "tandem/function.h"
+#include "runtime/backward/backward_compiler.h"
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,31 +10,25 @@
 
 namespace tandem::runtime {
 
-class EntryState;
-
 /// For backwards with create_graph: per autograd node of a call and set of defined tangents, the
 /// gradients as a compiled function of the call's inputs and tangents. Made when they are first
 /// asked for.
 class GradientFunctions {
  public:
-  using Make = std::function<std::shared_ptr<detail::CompiledFunction>(
-      const EntryState& entry, size_t part, const std::vector<bool>& defined)>;
+  /// `was_loaded`: the entry comes from an artifact that was stored.
+  GradientFunctions(std::shared_ptr<BackwardCompiler> compiler, bool was_loaded)
+      : compiler_(std::move(compiler)), was_loaded_(was_loaded) {}
 
-  GradientFunctions() = default;
-  explicit GradientFunctions(Make make) : make_(std::move(make)) {}
-
-  /// False where nobody knows the function that was traced: a graph that was lowered by itself.
-  bool can_make() const { return static_cast<bool>(make_); }
+  /// Whether the function that was traced is known.
+  bool can_make() const { return compiler_ && compiler_->knows_function(); }
+  /// The error that a backward with create_graph ends with where it is not.
+  void require_function() const;
   std::shared_ptr<detail::CompiledFunction> get(const EntryState& entry, size_t part,
-                                                const std::vector<bool>& defined) {
-    std::lock_guard lock(mutex_);
-    std::shared_ptr<detail::CompiledFunction>& function = functions_[{part, defined}];
-    if (!function) function = make_(entry, part, defined);
-    return function;
-  }
+                                                const std::vector<bool>& defined);
 
  private:
-  Make make_;
+  std::shared_ptr<BackwardCompiler> compiler_;
+  bool was_loaded_;
   std::mutex mutex_;
   std::map<std::pair<size_t, std::vector<bool>>, std::shared_ptr<detail::CompiledFunction>>
       functions_;

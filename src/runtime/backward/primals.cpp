@@ -3,6 +3,7 @@
 #include "libtorch/version.h"
 #include "ops/memory/flat_memory.h"
 #include "ops/op_table.h"
+#include "ops/reads.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -12,55 +13,11 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <ranges>
 
 namespace tandem::runtime {
 namespace {
 
 namespace autograd = torch::autograd;
-
-/// In training, batch norm takes its running statistics along and looks at none of them.
-bool is_passed_along(const ir::Node& node, size_t operand, const std::vector<bool>& needed) {
-  if (operand != 3 && operand != 4) return false;
-  const std::string& name = node.op().operator_name().name;
-  const auto trains = [&](size_t at) {
-    const bool* training = node.operands()[at].get_if<bool>();
-    return training && *training;
-  };
-  if (name == "aten::native_batch_norm_backward") return trains(7);
-  return name == "aten::_native_batch_norm_legit_functional" && trains(5) &&
-         !needed[static_cast<size_t>(node.results()[operand])];
-}
-
-/// Draws are made again whether a gradient depends on them or not: others come after them.
-enum class Draws : uint8_t { Count, DoNotCount };
-
-/// Inputs of the joint graph that computing the gradients again will read, by position.
-std::vector<bool> read_by_gradients(const ir::Graph& joint, Draws count_draws) {
-  std::vector<bool> needed(joint.value_limit());
-  for (const ir::Output& output : joint.outputs()) {
-    if (output.role.role == ir::Role::Grad && output.value != ir::kNoValue)
-      needed[static_cast<size_t>(output.value)] = true;
-  }
-  std::vector<const ir::Node*> nodes;
-  joint.for_each_node([&](const ir::Node& node) { nodes.push_back(&node); });
-  for (const ir::Node* node : nodes | std::views::reverse) {
-    const bool draws = count_draws == Draws::Count && node->kind() == ir::NodeKind::Op &&
-                       !ops::info(node->op()).removable();
-    const bool any = draws || std::ranges::any_of(node->results(), [&](ir::ValueId id) {
-                       return id != ir::kNoValue && needed[static_cast<size_t>(id)];
-                     });
-    if (!any) continue;
-    for (size_t i = 0; i < node->operands().size(); ++i) {
-      if (node->kind() == ir::NodeKind::Op && is_passed_along(*node, i, needed)) continue;
-      node->operands()[i].for_each_value(
-          [&](ir::ValueId id) { needed[static_cast<size_t>(id)] = true; });
-    }
-  }
-  std::vector<bool> reads;
-  for (ir::ValueId input : joint.inputs()) reads.push_back(needed[static_cast<size_t>(input)]);
-  return reads;
-}
 
 bool is_switched(const ir::InputFacts& facts) {
   return facts.requires_grad != facts.requires_grad_after;
@@ -212,16 +169,12 @@ void hold(size_t input, const CallPlan& call, int64_t lifted_count, PrimalPlan& 
 
 }  // namespace
 
-std::vector<bool> gradients_come_from(const ir::Graph& recorded) {
-  return read_by_gradients(recorded, Draws::DoNotCount);
-}
-
-PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const CallPlan& call,
-                            const std::vector<bool>& recorded) {
+PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const CallPlan& call) {
   const ir::Signature& signature = split.signature;
-  std::vector<bool> reads = read_by_gradients(joint, Draws::Count);
+  std::vector<bool> reads = ops::read_by_gradients(joint, ops::Draws::Count);
   for (size_t i = 0; i < signature.inputs.size(); ++i)
-    reads[i] = reads[i] || (recorded[i] && signature.inputs[i].requires_grad);
+    reads[i] =
+        reads[i] || (signature.inputs[i].read_by_gradients && signature.inputs[i].requires_grad);
   std::vector<bool> saved(signature.inputs.size(), false);
   for (const Saved::How& how : call.saved) {
     if (how.as == Saved::As::Input) saved[static_cast<size_t>(how.of)] = true;
@@ -254,11 +207,7 @@ PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const Ca
     if (how == PrimalPlan::How::Lifted && reads[i] && !saved[i]) plan.watched.push_back(i);
   }
   plan.generators = generators_of(split.forward);
-  joint.for_each_node([&](const ir::Node& node) {
-    plan.counts_offsets =
-        plan.counts_offsets || (node.kind() == ir::NodeKind::Op &&
-                                node.op().operator_name().name.starts_with("aten::as_strided"));
-  });
+  plan.counts_offsets = ops::counts_from_storage_start(joint);
   return plan;
 }
 

@@ -48,13 +48,7 @@ struct PrimalPlan {
   }
 };
 
-/// Which inputs of a joint graph, as it was recorded, its gradients are computed from. A
-/// decomposition may leave out one whose derivative is zero; eager's gradient in it is defined.
-std::vector<bool> gradients_come_from(const ir::Graph& recorded);
-
-/// `recorded`: what that says of the graph before any pass.
-PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const CallPlan& call,
-                            const std::vector<bool>& recorded);
+PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const CallPlan& call);
 
 /// What of that must be taken before the kernels run.
 struct Snapshot {

@@ -23,8 +23,8 @@ int64_t creation_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-AliasGuard::AliasGuard(const ir::Signature& signature, std::span<const at::Tensor* const> inputs,
-                       std::vector<std::string> names)
+AliasGuard::AliasGuard(const ir::Signature& signature, const std::vector<GroupRow>& groups,
+                       std::span<const at::Tensor* const> inputs, std::vector<std::string> names)
     : training_(signature.training),
       lifted_count_(static_cast<size_t>(signature.lifted_count)),
       names_(std::move(names)) {
@@ -45,19 +45,30 @@ AliasGuard::AliasGuard(const ir::Signature& signature, std::span<const at::Tenso
     const int64_t same = facts.duplicate_of >= 0 ? facts.duplicate_of : facts.counter_of;
     counter_of_input_.push_back(same < 0 ? i : counter_of_input_[static_cast<size_t>(same)]);
   }
-  for (const ir::GroupFacts& facts : signature.groups) {
-    Group group{.members = {}, .is_root = facts.is_root, .offset = facts.offset};
-    for (int64_t member : facts.members) {
-      const at::Tensor& tensor = *inputs[static_cast<size_t>(member)];
-      group.members.push_back(
-          {static_cast<size_t>(member), tensor.storage_offset(), creation_of(tensor)});
-    }
-    if (facts.is_root) group.base.emplace(ops::root_of(*inputs[group.members[0].input]));
-    groups_.push_back(std::move(group));
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const ir::GroupFacts& facts = signature.groups[i];
+    Group& group = groups_.emplace_back();
+    group = {.members = groups[i].members, .is_root = facts.is_root, .offset = facts.offset};
+    if (groups[i].base) group.base.emplace(*groups[i].base);
   }
   if (!watches()) return;
   for (size_t i = 0; i < lifted_count_; ++i)
     lifted_places_.push_back({storage_of(*inputs[i]), inputs[i]->storage_offset()});
+}
+
+std::vector<GroupRow> AliasGuard::rows_of(const ir::Signature& signature,
+                                          std::span<const at::Tensor* const> inputs) {
+  std::vector<GroupRow> rows;
+  for (const ir::GroupFacts& facts : signature.groups) {
+    GroupRow& row = rows.emplace_back();
+    for (int64_t member : facts.members) {
+      const at::Tensor& tensor = *inputs[static_cast<size_t>(member)];
+      row.members.push_back({member, tensor.storage_offset(), creation_of(tensor)});
+    }
+    const at::Tensor& first = *inputs[static_cast<size_t>(facts.members[0])];
+    if (facts.is_root) row.base = TensorGuard(ops::root_of(first)).row();
+  }
+  return rows;
 }
 
 std::optional<std::string> AliasGuard::mismatch(std::span<const at::Tensor* const> inputs) const {
@@ -94,22 +105,23 @@ std::optional<std::string> AliasGuard::overlap(std::span<const at::Tensor* const
 
 std::optional<std::string> AliasGuard::group_mismatch(
     const Group& group, std::span<const at::Tensor* const> inputs) const {
-  const Member& first = group.members[0];
-  const at::Tensor& leader = *inputs[first.input];
+  const GroupRow::Member& first = group.members[0];
+  const at::Tensor& leader = *inputs[static_cast<size_t>(first.input)];
   const at::Tensor root = group.is_root ? ops::root_of(leader) : at::Tensor();
   if (group.is_root && (!group.base->matches(root) || root.storage_offset() != group.offset)) {
-    return base::str("the tensor that ", names_[first.input],
+    return base::str("the tensor that ", names_[static_cast<size_t>(first.input)],
                      " is a view of: ", group.base->difference(root));
   }
-  for (const Member& member : group.members) {
-    const at::Tensor& tensor = *inputs[member.input];
+  for (const GroupRow::Member& member : group.members) {
+    const at::Tensor& tensor = *inputs[static_cast<size_t>(member.input)];
     if (storage_of(tensor) != storage_of(leader) || tensor.storage_offset() != member.offset ||
         (group.is_root && !ops::root_of(tensor).is_same(root))) {
-      return base::str(names_[member.input], " does not share memory with ", names_[first.input],
-                       " as it did");
+      return base::str(names_[static_cast<size_t>(member.input)], " does not share memory with ",
+                       names_[static_cast<size_t>(first.input)], " as it did");
     }
     if (creation_of(tensor) != member.creation)
-      return base::str(names_[member.input], " is another kind of view than it was");
+      return base::str(names_[static_cast<size_t>(member.input)],
+                       " is another kind of view than it was");
   }
   return std::nullopt;
 }
@@ -148,8 +160,8 @@ std::vector<std::string> AliasGuard::texts() const {
   if (!written_.empty()) texts.push_back("no written input shares memory with another input");
   for (const Group& group : groups_) {
     std::string names;
-    for (const Member& member : group.members)
-      names += (names.empty() ? "" : ", ") + names_[member.input];
+    for (const GroupRow::Member& member : group.members)
+      names += (names.empty() ? "" : ", ") + names_[static_cast<size_t>(member.input)];
     texts.push_back(names + " share memory as they did at the trace");
   }
   if (groups_.empty() || written_.empty()) return texts;

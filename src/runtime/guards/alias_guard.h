@@ -19,9 +19,13 @@ namespace tandem::runtime {
 class AliasGuard {
  public:
   AliasGuard() = default;
-  /// `inputs` are those of the trace, in the order of the signature; so are `names`.
-  AliasGuard(const ir::Signature& signature, std::span<const at::Tensor* const> inputs,
-             std::vector<std::string> names);
+  /// `groups` are those of the trace. `inputs` need only begin with the lifted tensors; they are in
+  /// the order of the signature, as are `names`.
+  AliasGuard(const ir::Signature& signature, const std::vector<GroupRow>& groups,
+             std::span<const at::Tensor* const> inputs, std::vector<std::string> names);
+  /// How the groups of a signature lie in the inputs of the trace.
+  static std::vector<GroupRow> rows_of(const ir::Signature& signature,
+                                       std::span<const at::Tensor* const> inputs);
 
   bool watches() const { return !written_.empty() || !moved_.empty(); }
   /// Nothing, or what is different now. `inputs` as in the constructor.
@@ -29,13 +33,8 @@ class AliasGuard {
   std::vector<std::string> texts() const;
 
  private:
-  struct Member {
-    size_t input = 0;
-    int64_t offset = 0;
-    int64_t creation = 0;  // how the view was made: eager judges writes to it by that
-  };
   struct Group {
-    std::vector<Member> members;
+    std::vector<GroupRow::Member> members;
     bool is_root = false;
     int64_t offset = 0;  // of the base
     std::optional<TensorGuard> base{};

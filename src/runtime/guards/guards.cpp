@@ -2,8 +2,10 @@
 
 #include "base/error.h"
 #include "ops/effect_marks.h"
+#include "ops/reads.h"
 #include "runtime/guards/constant_text.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 namespace tandem::runtime {
@@ -59,24 +61,25 @@ Guards::Guards(const ThreadState& thread, const detail::Flat& arguments,
     arguments_.emplace_back(arguments.tensors[i]);
     first_same_.push_back(first_same(arguments, i));
   }
-  for (const at::Tensor* handle : options.closes_over) {
-    handles_.push_back({handle,
-                        c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(
-                            handle->getIntrusivePtr()),
-                        tensor_text(*handle)});
-  }
+  for (const at::Tensor* variable : options.closes_over)
+    watch_variable(variable, tensor_text(*variable));
   if (guard_on_) guard_value_ = guard_on_();
 }
 
-void Guards::add_trace(std::vector<at::Tensor> lifted, const ir::Signature& signature,
-                       const detail::Flat& arguments) {
+void Guards::watch_lifted(std::vector<at::Tensor> lifted) {
   lifted_ = std::move(lifted);
+  for (const at::Tensor& tensor : lifted_) {
+    lifted_set_.insert(tensor.unsafeGetTensorImpl());
+    owned_outside_.push_back(has_other_owner(tensor));
+  }
+}
+
+void Guards::add_trace(const Joint& joint, const ir::Signature& signature,
+                       const detail::Flat& arguments) {
+  watch_lifted(joint.lifted);
   std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> by_storage;
   for (size_t i = 0; i < lifted_.size(); ++i) {
     lifted_guards_.emplace_back(lifted_[i]);
-    lifted_names_.push_back(ir::to_string(signature.inputs[i].role));
-    lifted_set_.insert(lifted_[i].unsafeGetTensorImpl());
-    owned_outside_.push_back(has_other_owner(lifted_[i]));
     by_storage[lifted_[i].storage().unsafeGetStorageImpl()].push_back(i);
   }
   for (auto& [storage, group] : by_storage) {
@@ -88,6 +91,23 @@ void Guards::add_trace(std::vector<at::Tensor> lifted, const ir::Signature& sign
     closed_over_.push_back({argument, c10::weak_intrusive_ptr<c10::TensorImpl>(
                                           arguments.tensors[argument].getIntrusivePtr())});
   }
+  std::vector<std::string> names = add_signature(signature);
+  const Inputs inputs = inputs_of(arguments);
+  groups_ = AliasGuard::rows_of(signature, inputs);
+  aliases_ = AliasGuard(signature, groups_, inputs, std::move(names));
+  bool offsets_count = ops::counts_from_storage_start(joint.graph);
+  for (const ir::ViewReplay& replay : joint.signature.replays)
+    offsets_count = offsets_count || ops::counts_from_storage_start(replay.graph);
+  if (!offsets_count) return;
+  for (const at::Tensor& tensor : lifted_) lifted_offsets_.push_back(tensor.storage_offset());
+  for (const at::Tensor& tensor : arguments.tensors) {
+    argument_offsets_.push_back(tensor.defined() ? tensor.storage_offset() : 0);
+  }
+}
+
+std::vector<std::string> Guards::add_signature(const ir::Signature& signature) {
+  for (size_t i = 0; i < lifted_.size(); ++i)
+    lifted_names_.push_back(ir::to_string(signature.inputs[i].role));
   for (const ir::EqualityFacts& facts : signature.equalities) {
     const auto side = [&](int64_t input) -> ValueGuard::Side {
       const auto i = static_cast<size_t>(input);
@@ -102,7 +122,96 @@ void Guards::add_trace(std::vector<at::Tensor> lifted, const ir::Signature& sign
     input_arguments_.push_back(static_cast<size_t>(signature.inputs[i].role.index));
     names.push_back(names_[input_arguments_.back()]);
   }
-  aliases_ = AliasGuard(signature, inputs_of(arguments), std::move(names));
+  return names;
+}
+
+Guards::Guards(const GuardRows& rows, const ir::Signature& signature,
+               std::vector<at::Tensor> lifted, Watched watched)
+    : thread_(rows.thread),
+      constants_(rows.constants),
+      names_(rows.names),
+      first_same_(rows.first_same),
+      modules_(watched.modules, rows.modules),
+      guard_on_(std::move(watched.guard_on)),
+      guard_value_(rows.guard_on),
+      groups_(rows.groups),
+      lifted_offsets_(rows.lifted_offsets),
+      argument_offsets_(rows.argument_offsets),
+      were_loaded_(true) {
+  // What was an effect then is one in the graph. What is one since may have been left out.
+  for (const std::string& op : ops::marked_effectful()) {
+    TANDEM_REQUIRE(std::ranges::count(rows.effectful_ops, op) > 0, "bind", "mark_effectful(\"", op,
+                   "\") was called in this process and not in the one that compiled the entry",
+                   "\n  remedy: compile the function in this process");
+  }
+  thread_.effect_marks = ops::effect_marks();
+  for (const TensorRow& row : rows.arguments) arguments_.emplace_back(row);
+  if (guard_value_ && !guard_on_) {
+    TANDEM_UNSUPPORTED("bind",
+                       "the entry is guarded by guard_on, a function of the program that "
+                       "compiled it (it returned ",
+                       text_of(*guard_value_), ")", "\n  remedy: pass the same guard_on");
+  }
+  if (watched.closes_over.size() != rows.closes_over.size()) {
+    TANDEM_UNSUPPORTED("bind", "the entry watches ", rows.closes_over.size(),
+                       " variables of the program that compiled it (closes_over), got ",
+                       watched.closes_over.size(), "\n  remedy: pass as many, in the same order");
+  }
+  for (size_t i = 0; i < rows.closes_over.size(); ++i)
+    watch_variable(watched.closes_over[i], rows.closes_over[i]);
+  if (watched.closed_over.size() != rows.closed_over.size()) {
+    TANDEM_UNSUPPORTED("bind", rows.closed_over.size(),
+                       " arguments of the entry are tensors that "
+                       "the function closes over, got ",
+                       watched.closed_over.size(),
+                       "\n  remedy: pass them as closed_over, in the order of the arguments");
+  }
+  for (size_t i = 0; i < rows.closed_over.size(); ++i) {
+    closed_over_.push_back(
+        {static_cast<size_t>(rows.closed_over[i]),
+         c10::weak_intrusive_ptr<c10::TensorImpl>(watched.closed_over[i].getIntrusivePtr())});
+  }
+  watch_lifted(std::move(lifted));
+  for (const TensorRow& row : rows.lifted) lifted_guards_.emplace_back(row);
+  for (const std::vector<int64_t>& group : rows.shared_storage)
+    shared_storage_.emplace_back(group.begin(), group.end());
+  std::vector<std::string> names = add_signature(signature);
+  for (size_t i = 0; i < lifted_.size(); ++i) {
+    TANDEM_REQUIRE(lifted_guards_[i].matches(lifted_[i]), "bind", lifted_names_[i], ": ",
+                   lifted_guards_[i].difference(lifted_[i]),
+                   "\n  remedy: pass a tensor like the one that the function closed over");
+  }
+  Inputs inputs;
+  for (const at::Tensor& tensor : lifted_) inputs.push_back(&tensor);
+  aliases_ = AliasGuard(signature, groups_, inputs, std::move(names));
+}
+
+GuardRows Guards::rows() const {
+  GuardRows rows{.thread = thread_,
+                 .effectful_ops = ops::marked_effectful(),
+                 .constants = constants_,
+                 .names = names_,
+                 .first_same = first_same_,
+                 .modules = modules_.rows(),
+                 .guard_on = guard_value_,
+                 .lifted_offsets = lifted_offsets_,
+                 .argument_offsets = argument_offsets_,
+                 .groups = groups_};
+  for (const TensorGuard& guard : arguments_) rows.arguments.push_back(guard.row());
+  for (const Handle& handle : handles_) rows.closes_over.push_back(handle.text);
+  for (const TensorGuard& guard : lifted_guards_) rows.lifted.push_back(guard.row());
+  for (const std::vector<size_t>& group : shared_storage_)
+    rows.shared_storage.emplace_back(group.begin(), group.end());
+  for (const ClosedOver& closed : closed_over_)
+    rows.closed_over.push_back(static_cast<int64_t>(closed.argument));
+  return rows;
+}
+
+void Guards::watch_variable(const at::Tensor* variable, std::string text) {
+  handles_.push_back({variable,
+                      c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(
+                          variable->getIntrusivePtr()),
+                      std::move(text)});
 }
 
 Guards::Inputs Guards::inputs_of(const detail::Flat& arguments) const {
@@ -110,13 +219,6 @@ Guards::Inputs Guards::inputs_of(const detail::Flat& arguments) const {
   for (const at::Tensor& tensor : lifted_) inputs.push_back(&tensor);
   for (size_t argument : input_arguments_) inputs.push_back(&arguments.tensors[argument]);
   return inputs;
-}
-
-void Guards::add_storage_offsets(const detail::Flat& arguments) {
-  for (const at::Tensor& tensor : lifted_) lifted_offsets_.push_back(tensor.storage_offset());
-  for (const at::Tensor& tensor : arguments.tensors) {
-    argument_offsets_.push_back(tensor.defined() ? tensor.storage_offset() : 0);
-  }
 }
 
 bool Guards::is_stale() const {

@@ -7,6 +7,7 @@
 #include "runtime/guards/value_guard.h"
 #include "tandem/function.h"
 #include "tandem/ir/signature.h"
+#include "tandem/stages.h"
 
 #include <c10/core/UndefinedTensorImpl.h>
 #include <c10/util/SmallVector.h>
@@ -18,6 +19,14 @@
 
 namespace tandem::runtime {
 
+/// What guards watch beside arguments and lifted tensors: as the options name it.
+struct Watched {
+  std::vector<std::shared_ptr<torch::nn::Module>> modules{};
+  std::vector<const at::Tensor*> closes_over{};
+  GuardFn guard_on{};
+  std::vector<at::Tensor> closed_over{};  // arguments that the function closes over
+};
+
 /// When an entry may serve a call: thread state, constants, arguments, lifted tensors, aliasing
 /// between them, modules, and what the user named in the options.
 class Guards {
@@ -26,13 +35,19 @@ class Guards {
   /// `names` say what to call the arguments, one per tensor.
   Guards(const ThreadState& thread, const detail::Flat& arguments, std::vector<std::string> names,
          const Options& options);
-  /// After the trace: what it found, and the arguments that it ran on. `lifted` are one handle, the
-  /// caller keeps one more for the entry.
-  void add_trace(std::vector<at::Tensor> lifted, const ir::Signature& signature,
-                 const detail::Flat& arguments);
-  /// Also where each input starts in its storage: `as_strided` and its gradient count from there.
-  /// After add_trace.
-  void add_storage_offsets(const detail::Flat& arguments);
+  /// After the trace: what it found, and the arguments that it ran on. Of `joint` the lifted
+  /// tensors are one handle, the caller keeps it for the entry.
+  void add_trace(const Joint& joint, const ir::Signature& signature, const detail::Flat& arguments);
+
+  /// Guards of another process, on the objects of this one.
+  Guards(const GuardRows& rows, const ir::Signature& signature, std::vector<at::Tensor> lifted,
+         Watched watched);
+  GuardRows rows() const;
+  bool were_loaded() const { return were_loaded_; }
+
+  const std::vector<detail::Constant>& constants() const { return constants_; }
+  /// Tensors, undefined ones included.
+  size_t argument_count() const { return arguments_.size(); }
 
   /// Whether the entry may serve: one pass, nothing allocated, no text made.
   bool hold(const ThreadState& thread, const detail::Flat& arguments) const;
@@ -61,6 +76,10 @@ class Guards {
   bool check_offsets(const detail::Flat& arguments, Fail&& fail) const;
   template <class Fail>
   bool check_values(const detail::Flat& arguments, Fail&& fail) const;
+  /// What follows from the signature.
+  std::vector<std::string> add_signature(const ir::Signature& signature);
+  void watch_lifted(std::vector<at::Tensor> lifted);
+  void watch_variable(const at::Tensor* variable, std::string text);
   using Inputs = c10::SmallVector<const at::Tensor*, 64>;
   /// In the order of the signature.
   Inputs inputs_of(const detail::Flat& arguments) const;
@@ -90,6 +109,7 @@ class Guards {
   std::vector<uint8_t> owned_outside_;  // per lifted tensor, at the trace; `.data()` is not
   std::vector<std::vector<size_t>> shared_storage_;  // groups of lifted tensors on one storage
   std::vector<size_t> input_arguments_;  // per input behind the lifted ones: the argument it is
+  std::vector<GroupRow> groups_;
   AliasGuard aliases_;
   std::vector<int64_t> lifted_offsets_, argument_offsets_;  // empty: nothing depends on them
   /// An argument that the function also closes over. Weak: arguments are not kept, and an address
@@ -100,6 +120,7 @@ class Guards {
   };
   std::vector<ClosedOver> closed_over_;
   std::vector<ValueGuard> values_;
+  bool were_loaded_ = false;
 };
 
 }  // namespace tandem::runtime

@@ -107,6 +107,37 @@ ModuleGuard::ModuleGuard(const std::vector<std::shared_ptr<torch::nn::Module>>& 
   }
 }
 
+ModuleGuard::ModuleGuard(const std::vector<std::shared_ptr<torch::nn::Module>>& modules,
+                         const std::vector<ModuleRow>& rows)
+    : ModuleGuard(modules) {
+  TANDEM_REQUIRE(modules_.size() == rows.size(), "bind", "the entry was compiled with ",
+                 rows.size(), " modules, sub-modules included, got ", modules_.size(),
+                 "\n  remedy: pass the modules that Options::modules named, in that order");
+  const std::vector<ModuleRow> found = this->rows();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    TANDEM_REQUIRE(found[i].path == rows[i].path && found[i].parameters == rows[i].parameters &&
+                       found[i].buffers == rows[i].buffers && found[i].children == rows[i].children,
+                   "bind", label(found[i].path), " has ", found[i].parameters, " parameters, ",
+                   found[i].buffers, " buffers and ", found[i].children,
+                   " sub-modules; the entry was compiled with ", label(rows[i].path), " of ",
+                   rows[i].parameters, ", ", rows[i].buffers, " and ", rows[i].children,
+                   "\n  remedy: pass modules that are built as those were");
+    modules_[i].training = rows[i].training;
+  }
+}
+
+std::vector<ModuleRow> ModuleGuard::rows() const {
+  std::vector<ModuleRow> rows;
+  for (const One& one : modules_) {
+    rows.push_back({.path = one.path,
+                    .training = one.training,
+                    .parameters = static_cast<int64_t>(one.parameters.size()),
+                    .buffers = static_cast<int64_t>(one.buffers.size()),
+                    .children = static_cast<int64_t>(one.children.size())});
+  }
+  return rows;
+}
+
 bool ModuleGuard::holds() const {
   for (const One& one : modules_) {
     if (one.module->is_training() != one.training) return false;

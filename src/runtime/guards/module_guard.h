@@ -1,5 +1,7 @@
 #pragma once
 
+#include "runtime/guards/guard_rows.h"
+
 #include <ATen/core/Tensor.h>
 #include <c10/core/UndefinedTensorImpl.h>
 
@@ -21,6 +23,11 @@ class ModuleGuard {
  public:
   ModuleGuard() = default;
   explicit ModuleGuard(const std::vector<std::shared_ptr<torch::nn::Module>>& modules);
+  /// Modules of another process in the place of those that the rows were made of. A UserError if
+  /// they are not built in the same way.
+  ModuleGuard(const std::vector<std::shared_ptr<torch::nn::Module>>& modules,
+              const std::vector<ModuleRow>& rows);
+  std::vector<ModuleRow> rows() const;
 
   /// Nobody has switched train()/eval() or replaced a registered tensor or sub-module
   /// since.

@@ -4,6 +4,9 @@
 #include "libtorch/private_members.h"
 #include "tandem/ir/type.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/ScalarTypeToTypeMeta.h>
 #include <torch/csrc/autograd/variable.h>
 
 namespace tandem::runtime {
@@ -38,6 +41,45 @@ TensorGuard::TensorGuard(const at::Tensor& tensor)
   is_stored_ = libtorch::has_traits(impl) && tensor.sizes().data() == stored.sizes_data() &&
                tensor.strides().data() == stored.strides_data();
   traits_ = libtorch::traits(impl);
+}
+
+TensorGuard::TensorGuard(const TensorRow& row) : keys_(row.keys), defined_(row.defined) {
+  if (!defined_) return;
+  const std::vector<int64_t> sizes = row.type->static_sizes(), strides = row.type->static_strides();
+  dtype_ = c10::scalarTypeToTypeMeta(row.type->dtype);
+  device_ = row.type->device;
+  rank_ = static_cast<uint32_t>(sizes.size());
+  geometry_.append(sizes.begin(), sizes.end());
+  geometry_.append(strides.begin(), strides.end());
+  requires_grad_ = row.requires_grad;
+  leaf_ = row.is_leaf;
+  wrapped_number_ = row.wrapped_number;
+  if (!device_.is_cpu() || wrapped_number_) return;
+  // The word of traits is libtorch's own: a tensor of this kind has it.
+  at::AutoDispatchBelowADInplaceOrView below;
+  const TensorGuard like(at::empty_strided(sizes, strides, at::TensorOptions(row.type->dtype)));
+  if (like.keys_ != keys_) return;
+  is_stored_ = like.is_stored_;
+  traits_ = like.traits_;
+}
+
+TensorRow TensorGuard::row() const {
+  TensorRow row{.defined = defined_, .keys = keys_};
+  if (!defined_) return row;
+  row.type = std::make_shared<const ir::TensorType>(type());
+  row.requires_grad = requires_grad_;
+  row.is_leaf = leaf_;
+  row.wrapped_number = wrapped_number_;
+  return row;
+}
+
+ir::TensorType TensorGuard::type() const {
+  ir::TensorType type;
+  type.dtype = dtype_.toScalarType();
+  type.device = device_;
+  type.sizes.assign(sizes().begin(), sizes().end());
+  type.strides.assign(strides().begin(), strides().end());
+  return type;
 }
 
 bool TensorGuard::matches(const at::Tensor& tensor) const {
@@ -119,14 +161,9 @@ std::string TensorGuard::difference(const at::Tensor& tensor) const {
 
 std::string TensorGuard::to_string() const {
   if (!defined_) return "undefined";
-  ir::TensorType type;
-  type.dtype = dtype_.toScalarType();
-  type.device = device_;
-  type.sizes.assign(sizes().begin(), sizes().end());
-  type.strides.assign(strides().begin(), strides().end());
-  return ir::to_string(type) + (!requires_grad_ ? ""
-                                : leaf_         ? ", leaf that requires grad"
-                                                : ", requires grad");
+  return ir::to_string(type()) + (!requires_grad_ ? ""
+                                  : leaf_         ? ", leaf that requires grad"
+                                                  : ", requires grad");
 }
 
 }  // namespace tandem::runtime

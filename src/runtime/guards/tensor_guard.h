@@ -1,5 +1,7 @@
 #pragma once
 
+#include "runtime/guards/guard_rows.h"
+
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
@@ -13,6 +15,8 @@ namespace tandem::runtime {
 class TensorGuard {
  public:
   explicit TensorGuard(const at::Tensor& tensor);
+  explicit TensorGuard(const TensorRow& row);
+  TensorRow row() const;
 
   bool matches(const at::Tensor& tensor) const;
   /// Of a tensor that does not match: `dtype is f64, expected f32`.
@@ -24,6 +28,7 @@ class TensorGuard {
   /// Sufficient for a match, not necessary.
   bool looks_the_same(c10::TensorImpl& impl) const;
   bool matches_in_detail(const at::Tensor& tensor) const;
+  ir::TensorType type() const;
   at::IntArrayRef sizes() const { return {geometry_.data(), rank_}; }
   at::IntArrayRef strides() const { return {geometry_.data() + rank_, rank_}; }
 

@@ -21,9 +21,7 @@ TEST(OpTable, ReadsViewsFromTheSchema) {
        {"view", "t", "transpose.int", "expand", "as_strided", "slice.Tensor", "select.int",
         "split.Tensor", "unbind.int", "detach", "alias", "_reshape_alias"}) {
     EXPECT_TRUE(facts(name).is_view) << name;
-    EXPECT_FALSE(facts(name).aliases_undeclared) << name;
-    EXPECT_EQ(facts(name).cost, CostClass::Free) << name;
-    EXPECT_EQ(facts(name).fusion, FusionKind::View) << name;
+    EXPECT_EQ(facts(name).work, Work::Other) << name;  // none
   }
   EXPECT_FALSE(facts("clone").is_view);
   EXPECT_FALSE(facts("add_.Tensor").is_view);  // its result is its argument, rewritten
@@ -81,17 +79,14 @@ TEST(OpTable, TellsWhatOnlyDataCanAnswer) {
 }
 
 TEST(OpTable, ClassifiesWork) {
-  EXPECT_EQ(facts("mm").cost, CostClass::MatrixProduct);
-  EXPECT_EQ(facts("addmm").cost, CostClass::MatrixProduct);
-  EXPECT_EQ(facts("convolution_backward").cost, CostClass::Convolution);
-  EXPECT_EQ(facts("_scaled_dot_product_flash_attention_for_cpu").cost, CostClass::Attention);
-  EXPECT_EQ(facts("sum.dim_IntList").cost, CostClass::Reduction);
-  EXPECT_EQ(facts("sum.dim_IntList").fusion, FusionKind::Reduction);
-  EXPECT_EQ(facts("cat").cost, CostClass::Copy);
-  EXPECT_EQ(facts("gelu").fusion, FusionKind::Pointwise);  // by its tag
-  EXPECT_EQ(facts("hardswish_backward").fusion, FusionKind::Pointwise);
-  EXPECT_EQ(facts("equal").fusion, FusionKind::None);  // tagged pointwise, returns one bool
-  EXPECT_EQ(facts("bernoulli.p").fusion, FusionKind::None);
+  for (const char* name : {"gelu", "hardswish_backward", "clone", "full"})
+    EXPECT_EQ(facts(name).work, Work::Pointwise) << name;
+  for (const char* name : {"sum.dim_IntList", "gather", "arange", "tril"})
+    EXPECT_EQ(facts(name).work, Work::Sweep) << name;
+  // Tagged pointwise, `equal` returns one bool; draws are not repeated.
+  for (const char* name : {"mm", "convolution_backward", "cat", "sort", "_softmax", "equal",
+                           "bernoulli.p", "rrelu_with_noise", "add_.Tensor"})
+    EXPECT_EQ(facts(name).work, Work::Other) << name;
 }
 
 TEST(OpTable, DecidesFromArgumentsWhetherACallDraws) {
@@ -125,7 +120,6 @@ TEST(OpTable, ListsTheAliasesThatRealStoragesShow) {
   for (const at::Tensor& piece : at::unsafe_chunk(x, 2, 0)) EXPECT_TRUE(shares(piece));
   for (const char* name :
        {"_unsafe_view", "unsafe_split.Tensor", "unsafe_split_with_sizes", "unsafe_chunk"}) {
-    EXPECT_TRUE(facts(name).aliases_undeclared) << name;
     EXPECT_TRUE(facts(name).is_view) << name;
   }
 }
@@ -162,7 +156,7 @@ TEST(OpTable, NamesOnlyOpsThatTheDispatcherKnows) {
     ASSERT_TRUE(op) << row.op << " is unknown to this libtorch";
     EXPECT_EQ(find_row(*op), &row);
     if (!row.draw_switch.empty()) {
-      EXPECT_GE(info(*op).draw_switch, 0) << row.op;
+      EXPECT_TRUE(op->schema().argumentIndexWithName(std::string(row.draw_switch))) << row.op;
     }
   }
 }

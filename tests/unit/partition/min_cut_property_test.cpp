@@ -100,8 +100,7 @@ class RandomJoint {
 /// Whether the backward can be computed from what is kept; the flow network has no part in this.
 class Legality {
  public:
-  Legality(const CutGraph& graph, Recompute recompute)
-      : graph_(graph), recompute_(recompute), bans_(bans(graph, recompute)) {}
+  explicit Legality(const CutGraph& graph) : graph_(graph), bans_(bans(graph)) {}
 
   bool operator()(const std::vector<bool>& kept) const {
     std::vector<bool> there(static_cast<size_t>(graph_.size()));
@@ -118,7 +117,7 @@ class Legality {
         legal = legal && there[i];
       }
     }
-    return legal && (recompute_ == Recompute::Cheap || !works_twice(kept));
+    return legal && (graph_.fuses() || !works_twice(kept));
   }
 
  private:
@@ -144,11 +143,14 @@ class Legality {
   }
 
   const CutGraph& graph_;
-  const Recompute recompute_;
   const std::vector<std::string_view> bans_;
 };
 
-class MinCutProperty : public ::testing::TestWithParam<Recompute> {};
+/// As on a backend that fuses, and as on one that does not.
+class MinCutProperty : public ::testing::TestWithParam<bool> {
+ protected:
+  CanFuse can_fuse() const { return GetParam() ? fuses_sweeps : fuses_nothing; }
+};
 
 TEST_P(MinCutProperty, WeighsAsLittleAsTheLightestOfAllLegalCuts) {
   int64_t compared = 0, recomputing = 0, several = 0;
@@ -156,10 +158,10 @@ TEST_P(MinCutProperty, WeighsAsLittleAsTheLightestOfAllLegalCuts) {
     const std::string text = RandomJoint(seed).text();
     ir::Graph joint = ir::parse(text);
     passes::remove_dead_nodes(joint);
-    const CutGraph graph(joint);
+    const CutGraph graph(joint, can_fuse());
     const ir::Signature signature;
     const Keeping keeping(joint, signature);
-    const std::vector<KeepingWeight> weights = keeping_weights(graph, keeping, GetParam());
+    const std::vector<KeepingWeight> weights = keeping_weights(graph, keeping);
     std::vector<Item> candidates;
     for (Item item = 0; item < graph.size(); ++item) {
       if (!graph.only_in_backward(item) && graph[item].value != ir::kNoValue)
@@ -168,7 +170,7 @@ TEST_P(MinCutProperty, WeighsAsLittleAsTheLightestOfAllLegalCuts) {
     if (candidates.size() > 12) continue;
     ++compared;
 
-    const Legality legal(graph, GetParam());
+    const Legality legal(graph);
     int64_t lightest = std::numeric_limits<int64_t>::max();
     for (uint32_t subset = 0; subset < (1u << candidates.size()); ++subset) {
       std::vector<bool> kept(static_cast<size_t>(graph.size()));
@@ -183,7 +185,7 @@ TEST_P(MinCutProperty, WeighsAsLittleAsTheLightestOfAllLegalCuts) {
 
     int64_t weight = 0;
     std::vector<bool> kept(static_cast<size_t>(graph.size()));
-    for (ir::ValueId value : minimum_crossing(joint, {}, GetParam())) {
+    for (ir::ValueId value : minimum_crossing(joint, {}, graph)) {
       kept[static_cast<size_t>(graph.of(value))] = true;
       weight += weights[static_cast<size_t>(graph.of(value))].bytes;
     }
@@ -200,17 +202,14 @@ TEST_P(MinCutProperty, WeighsAsLittleAsTheLightestOfAllLegalCuts) {
       }
     }
   }
-  if (GetParam() == Recompute::Cheap) {
+  if (GetParam()) {
     EXPECT_GT(recomputing, 100);
   }
-  EXPECT_GT(several, GetParam() == Recompute::Cheap ? 300 : 30);
+  EXPECT_GT(several, GetParam() ? 300 : 30);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, MinCutProperty,
-                         ::testing::Values(Recompute::Cheap, Recompute::Views),
-                         [](const auto& info) {
-                           return info.param == Recompute::Cheap ? "Cheap" : "Views";
-                         });
+INSTANTIATE_TEST_SUITE_P(Rules, MinCutProperty, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "Cheap" : "Views"; });
 
 /// What stays alive for the backward and did not belong to the caller before.
 int64_t memory_kept(const ir::Graph& joint, const std::vector<SavedValue>& saved) {
@@ -239,10 +238,11 @@ TEST(MinCutWithoutFusion, RepeatsOnlyViewsAndKeepsNoMoreThanTheDefaultPartition)
     joint.graph = ir::parse(text);
     joint.signature.training = true;
     const int64_t before = memory_kept(joint.graph, saved_values(joint.graph));
-    const int64_t after = memory_kept(joint.graph, choose_saved(joint.graph, {}, Recompute::Views));
+    const CutGraph graph(joint.graph, fuses_nothing);
+    const int64_t after = memory_kept(joint.graph, choose_saved(joint.graph, {}, graph));
     ASSERT_LE(after, before) << text;
     fewer += after < before;
-    for (const Recomputed& again : cut_at_minimum(joint, Recompute::Views).recomputed)
+    for (const Recomputed& again : cut_at_minimum(joint, fuses_nothing).recomputed)
       ASSERT_EQ(again.bytes, 0) << again.why << "\n" << text;
   }
   EXPECT_GT(fewer, 20);

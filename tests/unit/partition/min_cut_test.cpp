@@ -387,7 +387,7 @@ TEST(MinCut, ComputesAgainJustBeforeUse) {
 // ---- on a backend that fuses nothing ----
 
 Split split_without_fusion(const char* text) {
-  return partition::cut_at_minimum(joint_of(text), partition::Recompute::Views);
+  return partition::cut_at_minimum(joint_of(text), partition::fuses_nothing);
 }
 
 // Computing the cosine again would be one more pass over memory.

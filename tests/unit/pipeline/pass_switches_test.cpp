@@ -1,10 +1,14 @@
 /// Passes that are left out, and the times of single ones.
 #include "pipeline/options.h"
 #include "support/environment.h"
+#include "support/temporary_folder.h"
 #include "tandem/tandem.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
+
+#include <fstream>
+#include <string>
 
 namespace tandem::pipeline {
 namespace {
@@ -68,6 +72,30 @@ TEST(PassSwitches, AnInexactPassNeedsFreeRounding) {
   EXPECT_FALSE(runs(inexact, Rounding::eager));
   EXPECT_TRUE(runs(inexact, Rounding::fast));
   set_pass_switches({});
+}
+
+// Like any other step: what was decomposed is seen in the graph, its time in the statistics.
+TEST(PassSwitches, DecompositionsAreSwitchedOffTimedAndDumpedLikeAPass) {
+  const T x = torch::ones({2, 3});
+  Options options;
+  options.decompositions = Decompositions::standard();
+  const auto function = [](const T& a) { return torch::softmax(a, 1); };
+  auto with = compile(function, options);
+  const T expected = with(x);
+  EXPECT_EQ(count(with.entries()[0].forward(), "aten::_softmax"), 0);
+  EXPECT_TRUE(with.stats().seconds.contains("passes/decompose"));
+
+  const test::TemporaryFolder folder("decompose");
+  options.dump_dir = folder.path();
+  const EnvironmentVariable off("TANDEM_PASSES", "-decompose");
+  auto without = compile(function, options);
+  EXPECT_TRUE(at::allclose(expected, without(x)));
+  EXPECT_EQ(count(without.entries()[0].forward(), "aten::_softmax"), 1);
+  EXPECT_FALSE(without.stats().seconds.contains("passes/decompose"));
+  std::ifstream dump(folder.path() / "function0.entry0.01-decompose.tdm");
+  std::string text;
+  std::getline(dump, text);
+  EXPECT_EQ(text, "# unchanged");
 }
 
 }  // namespace

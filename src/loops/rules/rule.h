@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -62,9 +63,19 @@ enum class RuleKind : uint8_t {
   Reduction,
 };
 
+/// What computing it once more costs beside keeping it.
+enum class Weight : uint8_t {
+  Light,  // next to nothing: every reader computes it
+  Heavy,  // a function such as `exp`: a kernel that needs it twice keeps a row of it
+  Pass,   // its operands come from memory: once more would be one more pass over them
+};
+
+/// All that is said about fusing an op. An op with a row is never decomposed on a backend that asks
+/// the rows; what is not Weight::Pass the backward may compute again.
 struct Rule {
   std::string_view op;  // `add.Tensor`: without `aten::`, but `tandem::bernoulli_from`
   RuleKind kind = RuleKind::Pointwise;
+  Weight weight = Weight::Light;
   /// The element of the result; of a reduction see below.
   Val (*emit)(Emitter&) = nullptr;
   /// Whether this call can be fused at all; null: always.
@@ -84,6 +95,11 @@ struct Rule {
 /// The rule for a call that can be fused, or null. All tensors must be on the CPU, strided, of a
 /// dtype that kernels know, and not empty.
 const Rule* find_rule(const Call& call);
+
+/// The name of its op with namespace and overload.
+std::string full_name(const Rule& rule);
+/// Every row there is.
+std::span<const Rule* const> all_rules();
 
 // The tables, by kind.
 std::span<const Rule> pointwise_rules();

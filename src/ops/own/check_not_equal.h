@@ -1,7 +1,7 @@
 #pragma once
 
+#include "ops/own/own_op.h"
 #include "tandem/error.h"
-#include "tandem/ir/graph.h"
 
 namespace tandem::ops {
 
@@ -14,8 +14,9 @@ class CheckFailed : public UserError {
 };
 
 /// `tandem::check_not_equal(Tensor a, Tensor b) -> ()`: raises CheckFailed if the two are equal.
-inline constexpr const char* kCheckNotEqual = "tandem::check_not_equal";
+extern const OwnOp kCheckNotEqual;
 
+/// Whether the graph has such a check.
 bool has_run_time_checks(const ir::Graph& graph);
 
 }  // namespace tandem::ops

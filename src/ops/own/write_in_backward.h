@@ -1,11 +1,11 @@
 #pragma once
 
-#include <ATen/core/dispatch/Dispatcher.h>
+#include "ops/own/own_op.h"
 
-namespace tandem::tracing {
+namespace tandem::ops {
 
 /// `tandem::write_in_backward(Tensor input, Tensor data, int versions) -> ()`: a hook or custom
 /// function of the backward gives an input new data, and moves its version counter by so much.
-const c10::OperatorHandle& write_in_backward_op();
+extern const OwnOp kWriteInBackward;
 
-}  // namespace tandem::tracing
+}  // namespace tandem::ops

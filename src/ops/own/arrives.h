@@ -1,11 +1,11 @@
 #pragma once
 
-#include <ATen/core/dispatch/Dispatcher.h>
+#include "ops/own/own_op.h"
 
-namespace tandem::tracing {
+namespace tandem::ops {
 
 /// `tandem::arrives(gradient, tangents)`: the gradient, which is there whenever one of the tangents
 /// is defined. The partition takes it out when it knows which are.
-const c10::OperatorHandle& arrives_op();
+extern const OwnOp kArrives;
 
-}  // namespace tandem::tracing
+}  // namespace tandem::ops

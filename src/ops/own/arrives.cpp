@@ -1,9 +1,9 @@
-#include "tracing/arrives.h"
+#include "ops/own/arrives.h"
 
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
-namespace tandem::tracing {
+namespace tandem::ops {
 namespace {
 
 at::Tensor arrives(const at::Tensor& gradient, at::TensorList) { return gradient.alias(); }
@@ -16,9 +16,6 @@ TORCH_LIBRARY_FRAGMENT(tandem, library) {
                torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(arrives)));
 }
 
-const c10::OperatorHandle& arrives_op() {
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("tandem::arrives", "");
-  return op;
-}
+constinit const OwnOp kArrives{"tandem::arrives"};
 
-}  // namespace tandem::tracing
+}  // namespace tandem::ops

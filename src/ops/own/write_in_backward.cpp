@@ -1,10 +1,10 @@
-#include "tracing/write_in_backward.h"
+#include "ops/own/write_in_backward.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
-namespace tandem::tracing {
+namespace tandem::ops {
 namespace {
 
 void write_in_backward(const at::Tensor& input, const at::Tensor& data, int64_t versions) {
@@ -23,10 +23,6 @@ TORCH_LIBRARY_FRAGMENT(tandem, library) {
                                                     TORCH_FN(write_in_backward)));
 }
 
-const c10::OperatorHandle& write_in_backward_op() {
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("tandem::write_in_backward", "");
-  return op;
-}
+constinit const OwnOp kWriteInBackward{"tandem::write_in_backward"};
 
-}  // namespace tandem::tracing
+}  // namespace tandem::ops

@@ -1,4 +1,4 @@
-#include "ops/own/fast_product.h"
+#include "ops/own/product.h"
 
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
@@ -42,9 +42,6 @@ TORCH_LIBRARY_FRAGMENT(tandem, library) {
   library.impl("product", torch::dispatch(c10::DispatchKey::CPU, TORCH_FN(product)));
 }
 
-c10::OperatorHandle fast_product() {
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("tandem::product", "");
-  return op;
-}
+constinit const OwnOp kProduct{"tandem::product"};
 
 }  // namespace tandem::ops

@@ -1,6 +1,7 @@
-#include "ops/own/fast_draws.h"
+#include "ops/own/seeded_draws.h"
 
 #include "base/philox.h"
+#include "ops/own/bernoulli_like.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
@@ -53,8 +54,8 @@ std::vector<Expr> drawn(const OpCall& call, std::string_view name) {
   // A generator of the user's own keeps its stream; so do devices with generators of their own.
   if (call.has("generator") || !x.type().device.is_cpu()) return {};
   Builder& builder = call.builder();
-  const Expr seed = builder.op(kDrawSeed, {x});
-  return {builder.op(kBernoulliFrom, {x, seed, call.number("p")})};
+  const Expr seed = builder.op(kDrawSeed.name(), {x});
+  return {builder.op(kBernoulliFrom.name(), {x, seed, call.number("p")})};
 }
 
 }  // namespace
@@ -71,12 +72,15 @@ TORCH_LIBRARY_FRAGMENT(tandem, library) {
   library.impl("bernoulli_from", torch::dispatch(DispatchKey::Meta, TORCH_FN(bernoulli_from_meta)));
 }
 
+constinit const OwnOp kDrawSeed{"tandem::draw_seed"};
+constinit const OwnOp kBernoulliFrom{"tandem::bernoulli_from"};
+
 int64_t bernoulli_threshold(double p) { return std::llround(p * 0x1p32); }
 
-Decompositions fast_draws() {
+Decompositions seeded_draws() {
   Decompositions table;
   table.set("aten::bernoulli.p", [](const OpCall& call) { return drawn(call, "self"); });
-  table.set("tandem::bernoulli_like", [](const OpCall& call) { return drawn(call, "x"); });
+  table.set(kBernoulliLike.name(), [](const OpCall& call) { return drawn(call, "x"); });
   return table;
 }
 

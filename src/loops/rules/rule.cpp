@@ -1,7 +1,8 @@
-#include "loops/rules/fusion_rules.h"
+#include "loops/rules/rule.h"
 
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 namespace tandem::loops {
 namespace {
@@ -17,10 +18,17 @@ bool is_known(const ir::Graph& graph, ir::ValueId id) {
   return true;
 }
 
-std::unordered_map<std::string_view, const Rule*> rules_by_name() {
-  std::unordered_map<std::string_view, const Rule*> map;
-  for (auto rules : {pointwise_rules(), move_rules(), reduction_rules()}) {
-    for (const Rule& rule : rules) map.emplace(rule.op, &rule);
+using RulesByName = std::unordered_map<c10::OperatorName, const Rule*>;
+
+RulesByName rules_by_name() {
+  RulesByName map;
+  for (const Rule* rule : all_rules()) {
+    std::string name = full_name(*rule), overload;
+    if (const size_t dot = name.find('.'); dot != std::string::npos) {
+      overload = name.substr(dot + 1);
+      name.resize(dot);
+    }
+    map.emplace(c10::OperatorName(std::move(name), std::move(overload)), rule);
   }
   return map;
 }
@@ -39,15 +47,27 @@ Val Emitter::as_term(size_t i, c10::ScalarType dtype) {
   return body.wide(body.to(operand(i), single ? compute_dtype(dtype) : dtype));
 }
 
+std::string full_name(const Rule& rule) {
+  std::string name(rule.op);
+  return name.find("::") == std::string::npos ? "aten::" + name : name;
+}
+
+std::span<const Rule* const> all_rules() {
+  static const auto* rules = [] {
+    auto* list = new std::vector<const Rule*>;
+    for (auto table : {pointwise_rules(), move_rules(), reduction_rules()}) {
+      for (const Rule& rule : table) list->push_back(&rule);
+    }
+    return list;
+  }();
+  return *rules;
+}
+
 const Rule* find_rule(const Call& call) {
-  static const auto* by_name = new auto(rules_by_name());
+  static const auto* by_name = new const RulesByName(rules_by_name());
   const ir::Node& node = call.node();
   if (node.kind() != ir::NodeKind::Op) return nullptr;
-  const c10::OperatorName& name = node.op().operator_name();
-  // Our own ops keep their namespace.
-  std::string key = name.name.starts_with("aten::") ? name.name.substr(6) : name.name;
-  if (!name.overload_name.empty()) key += "." + name.overload_name;
-  const auto found = by_name->find(key);
+  const auto found = by_name->find(node.op().operator_name());
   if (found == by_name->end()) return nullptr;
   for (ir::ValueId id : node.results()) {
     if (id == ir::kNoValue || !is_known(call.graph(), id)) return nullptr;

@@ -1,0 +1,43 @@
+#include "passes/drop_happened.h"
+
+#include "base/error.h"
+#include "ops/op_table.h"
+#include "passes/remove_dead_nodes.h"
+
+#include <algorithm>
+
+namespace tandem::passes {
+
+PassResult drop_happened(ir::Graph& graph, ir::NodeId last) {
+  PassResult result;
+  const auto happened = [&](const ir::Node& node) {
+    return node.id() <= last && node.kind() == ir::NodeKind::Op && ops::info(node.op()).has_effect;
+  };
+  // What an erased node has read may be another one's result.
+  bool dropped = true;
+  while (dropped) {
+    dropped = false;
+    graph.for_each_node_reversed([&](ir::Node& node) {
+      if (!happened(node) || ops::info(node.op()).random) return;
+      const bool read = std::ranges::any_of(node.results(), [&](ir::ValueId id) {
+        return id != ir::kNoValue && graph.value(id).has_users();
+      });
+      if (read) return;
+      graph.erase(node);
+      ++result.changes;
+      dropped = true;
+    });
+    if (dropped) result.changes += remove_dead_nodes(graph).changes;
+  }
+  graph.for_each_node([&](const ir::Node& node) {
+    if (!happened(node)) return;
+    TANDEM_UNSUPPORTED("call", "backward with create_graph=true reads what ",
+                       node.op().operator_name().name,
+                       " returned, an op with effects, which must not happen twice",
+                       base::detail_line("at", ir::to_string(node.location())),
+                       "\n  remedy: call the op outside the compiled function");
+  });
+  return result;
+}
+
+}  // namespace tandem::passes

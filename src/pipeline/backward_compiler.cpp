@@ -1,0 +1,95 @@
+#include "pipeline/backward_compiler.h"
+
+#include "base/error.h"
+#include "pipeline/lower.h"
+#include "pipeline/pipeline.h"
+#include "tracing/with_autocast.h"
+
+namespace tandem::pipeline {
+namespace {
+
+class GraphCompiler : public runtime::BackwardCompiler {
+ public:
+  explicit GraphCompiler(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
+
+  runtime::Backward compile(const runtime::Artifact& artifact, const std::vector<bool>& defined,
+                            const libtorch::AutocastState& autocast) override {
+    const ir::Graph& recorded = artifact.split.backward;
+    if (!autocast.any()) return lower_backward(artifact, recorded, defined, *backend_);
+    return lower_backward(artifact, tracing::with_autocast(recorded, autocast), defined, *backend_);
+  }
+
+  bool knows_function() const override { return false; }
+  std::shared_ptr<detail::CompiledFunction> compile_gradients(const runtime::EntryState&, size_t,
+                                                              const std::vector<bool>&) override {
+    TANDEM_CHECK(false, "call", "nobody knows the function of this entry");
+  }
+
+ private:
+  const std::shared_ptr<Backend> backend_;
+};
+
+class ProgramCompiler final : public GraphCompiler {
+ public:
+  ProgramCompiler(std::shared_ptr<Backend> backend, std::shared_ptr<const Program> program,
+                  Options options, const tracing::ThreadSwitches& switches, uint64_t fingerprint)
+      : GraphCompiler(std::move(backend)),
+        program_(std::move(program)),
+        options_(std::move(options)),
+        switches_(switches),
+        fingerprint_(fingerprint) {
+    // The user hears of what his own calls do.
+    options_.on_event = nullptr;
+    options_.verify_every = 0;
+    options_.dump_dir.clear();
+    options_.on_overflow = OnOverflow::error;
+    options_.on_unsupported = OnUnsupported::error;
+  }
+
+  bool knows_function() const override { return true; }
+
+  std::shared_ptr<detail::CompiledFunction> compile_gradients(
+      const runtime::EntryState& entry, size_t part, const std::vector<bool>& defined) override {
+    auto derived = std::make_shared<Program>(*program_);
+    if (!program_->is_derived()) {
+      derived->switches = switches_;
+      derived->fingerprint = fingerprint_;
+    }
+    joint::Derivation step{.of = entry.signature(),
+                           .lifted = entry.lifted(),
+                           .arguments = entry.argument_count(),
+                           .part = part,
+                           .defined = defined,
+                           .replaced = {},
+                           .histories = {},
+                           .generators = entry.primals().generators};
+    for (size_t i : entry.primals().replaced) step.replaced.push_back(entry.lifted()[i]);
+    for (const runtime::CallPlan::PassedHistory& one : entry.plan().parts[part].passed)
+      step.histories.push_back(one.of);
+    derived->derivations.push_back(std::move(step));
+    return pipeline::compile_gradients(std::move(derived), options_);
+  }
+
+ private:
+  const std::shared_ptr<const Program> program_;
+  Options options_;
+  const tracing::ThreadSwitches switches_;
+  const uint64_t fingerprint_;
+};
+
+}  // namespace
+
+std::shared_ptr<runtime::BackwardCompiler> make_backward_compiler(
+    std::shared_ptr<Backend> backend) {
+  return std::make_shared<GraphCompiler>(std::move(backend));
+}
+
+std::shared_ptr<runtime::BackwardCompiler> make_backward_compiler(
+    std::shared_ptr<Backend> backend, std::shared_ptr<const Program> program, Options options,
+    const tracing::ThreadSwitches& switches, uint64_t fingerprint) {
+  if (!options.higher_order) return make_backward_compiler(std::move(backend));
+  return std::make_shared<ProgramCompiler>(std::move(backend), std::move(program),
+                                           std::move(options), switches, fingerprint);
+}
+
+}  // namespace tandem::pipeline

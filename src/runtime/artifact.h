@@ -1,0 +1,67 @@
+#pragma once
+
+#include "runtime/guards/guard_rows.h"
+#include "tandem/backend.h"
+#include "tandem/stages.h"
+
+#include <ATen/core/Generator.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tandem::runtime {
+
+/// What the caller lets a backend do otherwise than eager.
+struct AllowedDifferences {
+  Rounding rounding = Rounding::eager;
+  Random random = Random::eager;
+};
+
+/// A graph as its backend has lowered it. Another process has neither, or only bytes: then bind()
+/// makes what runs of the bytes, or of the graph.
+struct Kernels {
+  std::shared_ptr<Executable> ready{};
+  std::string stored{};  // what Executable::save() said
+};
+
+/// The backward for one set of defined tangents, in one state of autocast.
+struct Backward {
+  std::vector<bool> defined;            // one per tangent of the signature
+  std::optional<ir::Graph> graph{};     // what was lowered; none: the whole backward as it is
+  std::vector<bool> reads{}, writes{};  // which saved values; which it writes and does not read
+  Kernels kernels{};
+};
+
+/// An entry as data: all that runs it, but for the tensors, modules and generators of a process
+/// that it refers to. Plan and versions to check follow from the signature and the graphs. What
+/// lower makes, what bind() makes an entry of, and what is stored.
+struct Artifact {
+  std::string backend;  // by name
+  AllowedDifferences allowed{};
+  ir::Graph joint{};
+  Split split{};
+  GuardRows guards{};
+  std::vector<detail::Constant> result_constants{};
+  Kernels forward{};
+  std::vector<Backward> backwards{};  // that of all tangents first; none in an inference entry
+};
+
+/// What a backend may assume about the graphs of an artifact.
+CompileContext forward_context(const Artifact& artifact);
+CompileContext backward_context(const Artifact& artifact);
+
+/// The generators that the graphs and guards of an artifact name, in a fixed order, each once: what
+/// another process has to bring along.
+std::vector<at::Generator> generators_of(const Artifact& artifact);
+/// `by` are in that order.
+void replace_generators(Artifact& artifact, const std::vector<at::Generator>& by);
+
+/// An artifact as bytes, and back. An UnsupportedError names what cannot be stored; a UserError
+/// says what is wrong with the bytes.
+std::string write_artifact(const Artifact& artifact);
+Artifact read_artifact(std::string_view bytes);
+
+}  // namespace tandem::runtime

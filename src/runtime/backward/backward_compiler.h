@@ -1,0 +1,34 @@
+#pragma once
+
+#include "libtorch/autocast_state.h"
+#include "runtime/artifact.h"
+#include "tandem/function.h"
+
+#include <memory>
+#include <vector>
+
+namespace tandem::runtime {
+
+class EntryState;
+
+/// Whoever compiles for an entry that exists, when a call meets a backward which nobody has met
+/// before. The pipeline does; the runtime only asks. Thread-safe.
+class BackwardCompiler {
+ public:
+  virtual ~BackwardCompiler() = default;
+
+  /// The backward of an artifact for the defined tangents, recorded again for a state of autocast
+  /// if that is on.
+  virtual Backward compile(const Artifact& artifact, const std::vector<bool>& defined,
+                           const libtorch::AutocastState& autocast) = 0;
+
+  /// Whether the function that was traced is known. Without it a call keeps nothing for
+  /// create_graph.
+  virtual bool knows_function() const = 0;
+  /// For a backward with create_graph: the gradients that one autograd node of a call gives, as a
+  /// compiled function of the call's inputs and tangents.
+  virtual std::shared_ptr<detail::CompiledFunction> compile_gradients(
+      const EntryState& entry, size_t part, const std::vector<bool>& defined) = 0;
+};
+
+}  // namespace tandem::runtime

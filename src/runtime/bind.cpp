@@ -1,0 +1,55 @@
+#include "runtime/bind.h"
+
+#include "base/error.h"
+
+#include <map>
+
+namespace tandem::runtime {
+namespace {
+
+void load(Kernels& kernels, const ir::Graph& graph, const CompileContext& context,
+          Backend& backend) {
+  if (kernels.ready) return;
+  if (!kernels.stored.empty()) kernels.ready = backend.load(kernels.stored, graph, context);
+  // Of a backend that stores nothing, or that has other plans for this machine.
+  if (!kernels.ready) kernels.ready = backend.compile(graph, context);
+  kernels.stored.clear();
+}
+
+void bind_generators(Artifact& artifact, const std::vector<at::Generator>& given) {
+  const std::vector<at::Generator> named = generators_of(artifact);
+  TANDEM_REQUIRE(given.size() == named.size(), "bind", "the entry draws from ", named.size(),
+                 " generators beside the default one, got ", given.size(),
+                 "\n  remedy: pass one generator for each, in the order of the graph's numbers");
+  replace_generators(artifact, given);
+}
+
+}  // namespace
+
+std::shared_ptr<const EntryState> bind(Artifact artifact, Bindings bindings) {
+  const auto lifted = static_cast<size_t>(artifact.split.signature.lifted_count);
+  TANDEM_REQUIRE(bindings.lifted.size() == lifted, "bind", "the entry closes over ", lifted,
+                 " tensors, got ", bindings.lifted.size(),
+                 "\n  remedy: pass one for each, in the order of the signature");
+  bind_generators(artifact, bindings.generators);
+  const std::shared_ptr<Backend> backend =
+      bindings.backend ? bindings.backend : tandem::backend(artifact.backend);
+  load(artifact.forward, artifact.split.forward, forward_context(artifact), *backend);
+  for (Backward& backward : artifact.backwards) {
+    load(backward.kernels, backward.graph ? *backward.graph : artifact.split.backward,
+         backward_context(artifact), *backend);
+  }
+  Guards guards(artifact.guards, artifact.split.signature, bindings.lifted,
+                std::move(bindings.watched));
+  return bind(std::move(artifact), std::move(guards), std::move(bindings.lifted),
+              std::move(bindings.compiler));
+}
+
+std::shared_ptr<const EntryState> bind(Artifact artifact, Guards guards,
+                                       std::vector<at::Tensor> lifted,
+                                       std::shared_ptr<BackwardCompiler> compiler) {
+  return std::make_shared<const EntryState>(std::move(artifact), std::move(guards),
+                                            std::move(lifted), std::move(compiler));
+}
+
+}  // namespace tandem::runtime
