@@ -53,7 +53,7 @@ AliasGuard::AliasGuard(const ir::Signature& signature, const std::vector<GroupRo
   }
   if (!watches()) return;
   for (size_t i = 0; i < lifted_count_; ++i)
-    lifted_places_.push_back({storage_of(*inputs[i]), inputs[i]->storage_offset()});
+    lifted_memory_.push_back({storage_of(*inputs[i]), inputs[i]->storage_offset()});
 }
 
 std::vector<GroupRow> AliasGuard::rows_of(const ir::Signature& signature,
@@ -81,9 +81,9 @@ std::optional<std::string> AliasGuard::mismatch(std::span<const at::Tensor* cons
 }
 
 bool AliasGuard::lifted_moved(std::span<const at::Tensor* const> inputs) const {
-  for (size_t i = 0; i < lifted_places_.size(); ++i) {
-    if (storage_of(*inputs[i]) != lifted_places_[i].storage ||
-        inputs[i]->storage_offset() != lifted_places_[i].offset) {
+  for (size_t i = 0; i < lifted_memory_.size(); ++i) {
+    if (storage_of(*inputs[i]) != lifted_memory_[i].storage ||
+        inputs[i]->storage_offset() != lifted_memory_[i].offset) {
       return true;
     }
   }

@@ -63,11 +63,11 @@ class AliasGuard {
   std::vector<size_t> counter_of_input_;  // the first input with the same version counter
   std::vector<Group> groups_;
   /// Where the lifted tensors lay at the trace: while they stay there, so does their pattern.
-  struct Place {
+  struct Memory {
     const c10::StorageImpl* storage;
     int64_t offset;
   };
-  std::vector<Place> lifted_places_;
+  std::vector<Memory> lifted_memory_;
 };
 
 }  // namespace tandem::runtime

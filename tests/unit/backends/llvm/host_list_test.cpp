@@ -45,7 +45,7 @@ TEST(MemoryPlan, WhatLivesAtTheSameTimeDoesNotOverlap) {
 
 TEST(LlvmBackend, AnIndexOutOfRangeRaisesEagersError) {
   for (const auto& engine :
-       {make_backend(make_reference_compiler(), eager::make_backend()), backend("llvm")}) {
+       {make_backend(make_reference_compiler(), backends::eager::make_backend()), backend("llvm")}) {
     const auto compiled = engine->compile(ir::parse(kLookup), {});
     const Tensor table = torch::randn({5, 8});
     std::vector<Tensor> bad = {table, torch::tensor({0, 5, 1})};
@@ -79,7 +79,7 @@ class Refusing final : public KernelCompiler {
 };
 
 TEST(LlvmBackend, WhatCannotBeGeneratedRunsInEagerAndIsReported) {
-  const auto compiled = make_backend(std::make_shared<Refusing>(), eager::make_backend())
+  const auto compiled = make_backend(std::make_shared<Refusing>(), backends::eager::make_backend())
                             ->compile(ir::parse(kLookup), {});
   std::vector<Tensor> inputs = {torch::randn({5, 8}), torch::tensor({0, 4, 1})};
 
@@ -99,7 +99,7 @@ TEST(LlvmBackend, ANumberOfTheShapeOfAKernelsOwnValueRunsInEager) {
       return %s: output 0
     })");
   const std::shared_ptr<Backend> refusing =
-      make_backend(std::make_shared<Refusing>(), eager::make_backend());
+      make_backend(std::make_shared<Refusing>(), backends::eager::make_backend());
   const Tensor x = torch::randn({3});
   for (const std::shared_ptr<Backend>& engine : {refusing, backend("llvm")}) {
     std::vector<Tensor> given = {x};
@@ -139,7 +139,7 @@ class Timed final : public KernelCompiler {
 
 TEST(LlvmBackend, TheReportHasBytesTimeAndShareOfCopyBandwidth) {
   const auto report = [](double seconds) {
-    const auto backend = make_backend(std::make_shared<Timed>(seconds), eager::make_backend());
+    const auto backend = make_backend(std::make_shared<Timed>(seconds), backends::eager::make_backend());
     return backend->compile(ir::parse(kLookup), {})->report();
   };
   // A table of 5 rows of 8 floats and 3 indices are read, 3 rows written: 280 bytes.
@@ -171,11 +171,11 @@ class Wrong final : public KernelCompiler {
 
 TEST(LlvmBackend, CheckNamesTheOpThatDiffers) {
   std::vector<Tensor> inputs = {torch::zeros({5, 8}), torch::tensor({0, 4, 1})};
-  const auto right = make_backend(make_reference_compiler(), eager::make_backend(), true)
+  const auto right = make_backend(make_reference_compiler(), backends::eager::make_backend(), true)
                          ->compile(ir::parse(kLookup), {});
   EXPECT_TRUE(right->run(inputs)[0].equal(torch::ones({3, 8})));
 
-  const auto wrong = make_backend(std::make_shared<Wrong>(), eager::make_backend(), true)
+  const auto wrong = make_backend(std::make_shared<Wrong>(), backends::eager::make_backend(), true)
                          ->compile(ir::parse(kLookup), {});
   const std::string text = test::error_text<InternalError>([&] { wrong->run(inputs); });
   EXPECT_NE(text.find("check: kernel k0 differs from eager at element 0 of f32[3, 8]: 0, eager 1"),
@@ -185,7 +185,7 @@ TEST(LlvmBackend, CheckNamesTheOpThatDiffers) {
 }
 
 TEST(LlvmBackend, EqualKernelsAreCompiledOnce) {
-  auto judge = eager::make_backend();
+  auto judge = backends::eager::make_backend();
   auto compiler = make_reference_compiler();
   const HostList list = make_host_list(ir::parse(R"(
     graph g(%x: f32[6, 6] user_input 0, %w: f32[6, 6] user_input 1) {
