@@ -485,8 +485,8 @@ def check_graph_words(tree):
 
 # What a page says, and the constant behind it: page, words with a number, file, code with a number.
 NUMBERS = [
-    ("docs/stages/lower.md", r"At most (\d+) nodes per kernel", "fuse.cpp", r"kMostMembers = (\d+);"),
-    ("docs/stages/lower.md", r"what has (\d+) times the bytes", "fuse.cpp", r"kSpread = (\d+);"),
+    ("docs/stages/lower.md", r"At most (\d+) nodes per kernel", "target.h", r"most_nodes = (\d+);"),
+    ("docs/stages/lower.md", r"what has (\d+) times the bytes", "target.h", r"spread = (\d+);"),
     ("docs/stages/passes.md", r"constant of at most\s+(\d+) KiB", "fold_constants.cpp", r"kMostBytes = int64_t\{(\d+)\} << 10"),
     ("docs/stages/passes.md", r"constant up to (\d+) elements", "fold_constants.cpp", r"kInlineElements = (\d+);"),
     ("docs/reference/ops.md", r"at most (\d+) MiB of operands", "kernel_answers.cpp", r"int64_t\{(\d+)\} << 20"),
@@ -494,7 +494,7 @@ NUMBERS = [
     ("docs/reference/cli.md", r"Constants of more than (\d+) elements", "text_file.cpp", r"kInlineElements = (\d+);"),
     ("docs/reference/graph-text.md", r"nest up to\s+(\d+) levels", "parse.cpp", r"kMaxDepth = (\d+);"),
     ("docs/reference/differences.md", r"more than (\d+) gradients", "gradients.cpp", r"kMostTrials = (\d+);"),
-    ("docs/design/0003-host-memory-of-empty.md", r"up to (\d+) bytes", "host_tensors.cpp", r"kAlwaysConstant = (\d+);"),
+    ("docs/design/0003-host-memory-of-empty.md", r"up to (\d+) bytes", "host_memory.cpp", r"kAlwaysConstant = (\d+);"),
     ("docs/design/0006-source-lines.md", r"up to (\d+) outside", "source_lines.cpp", r"kMostCalls = (\d+);"),
     ("docs/how-to/why-compiled-again.md", r"`max_entries` \((\d+)\)", "options.h", r"max_entries = (\d+);"),
     ("docs/how-to/compile-your-training-step.md", r"`Options::max_entries` \((\d+)\)", "options.h", r"max_entries = (\d+);"),

@@ -45,7 +45,8 @@ TEST(MemoryPlan, WhatLivesAtTheSameTimeDoesNotOverlap) {
 
 TEST(LlvmBackend, AnIndexOutOfRangeRaisesEagersError) {
   for (const auto& engine :
-       {make_backend(make_reference_compiler(), backends::eager::make_backend()), backend("llvm")}) {
+       {make_backend(make_reference_compiler(), backends::eager::make_backend()),
+        backend("llvm")}) {
     const auto compiled = engine->compile(ir::parse(kLookup), {});
     const Tensor table = torch::randn({5, 8});
     std::vector<Tensor> bad = {table, torch::tensor({0, 5, 1})};
@@ -139,7 +140,8 @@ class Timed final : public KernelCompiler {
 
 TEST(LlvmBackend, TheReportHasBytesTimeAndShareOfCopyBandwidth) {
   const auto report = [](double seconds) {
-    const auto backend = make_backend(std::make_shared<Timed>(seconds), backends::eager::make_backend());
+    const auto backend =
+        make_backend(std::make_shared<Timed>(seconds), backends::eager::make_backend());
     return backend->compile(ir::parse(kLookup), {})->report();
   };
   // A table of 5 rows of 8 floats and 3 indices are read, 3 rows written: 280 bytes.
