@@ -165,11 +165,12 @@ namespace {
 void hold(size_t input, const CallPlan& call, int64_t lifted_count, PrimalPlan& plan) {
   size_t argument = 0;
   for (size_t slot = 0; slot < call.saved.size(); ++slot) {
-    if (call.saved[slot].input == static_cast<int64_t>(input)) {
+    const Saved::How& how = call.saved[slot];
+    if (how == Saved::How{Saved::As::Input, static_cast<int64_t>(input)}) {
       plan.saved.push_back({input, slot, argument});
       return;
     }
-    argument += call.saved[slot].input >= lifted_count;
+    argument += how.as == Saved::As::Input && how.of >= lifted_count;
   }
   plan.held.push_back(input);
 }
@@ -183,8 +184,8 @@ PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const Ca
     reads[i] =
         reads[i] || (signature.inputs[i].read_by_gradients && signature.inputs[i].requires_grad);
   std::vector<bool> saved(signature.inputs.size(), false);
-  for (const SavedSlot& slot : call.saved) {
-    if (slot.input >= 0) saved[static_cast<size_t>(slot.input)] = true;
+  for (const Saved::How& how : call.saved) {
+    if (how.as == Saved::As::Input) saved[static_cast<size_t>(how.of)] = true;
   }
   PrimalPlan plan;
   for (size_t i = 0; i < signature.groups.size(); ++i) {

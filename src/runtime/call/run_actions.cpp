@@ -111,14 +111,6 @@ class Runner {
   void perform(const Action& action) {
     using enum Action::Do;
     switch (action.what) {
-      case CopyOutput: {
-        at::AutoDispatchBelowADInplaceOrView below;
-        output(action) = output(action).clone();
-        return;
-      }
-      case HoldOutput:
-        output(action) = handle_of(output(action));
-        return;
       case HoldInput:
         output(action) = handle_of(at(action.at));
         return;
