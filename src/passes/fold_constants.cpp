@@ -55,15 +55,6 @@ bool ignores_data(const ir::Node& node) {
   return (name.ends_with("_like") && is_fill(node)) || name.starts_with("aten::new_");
 }
 
-std::optional<c10::Scalar> number_in(const ir::Operand& operand) {
-  if (const auto* number = operand.get_if<double>()) return c10::Scalar(*number);
-  if (const auto* number = operand.get_if<bool>()) return c10::Scalar(*number);
-  if (const auto* size = operand.get_if<ir::Size>()) {
-    if (const auto number = size->maybe_value()) return c10::Scalar(*number);
-  }
-  return std::nullopt;
-}
-
 ir::Operand operand_of(const c10::Scalar& number) {
   if (number.isBoolean()) return number.toBool();
   if (number.isIntegral(false)) return ir::Size(number.toLong());

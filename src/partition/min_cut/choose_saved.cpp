@@ -16,8 +16,6 @@
 namespace tandem::partition {
 namespace {
 
-size_t index(int32_t id) { return static_cast<size_t>(id); }
-
 constexpr FlowNetwork::Vertex kSource = 0, kSink = 1;
 constexpr FlowNetwork::Vertex enter(Item item) { return 2 + 2 * item; }
 constexpr FlowNetwork::Vertex leave(Item item) { return 3 + 2 * item; }
