@@ -35,7 +35,8 @@ bool is_custom_function(const autograd::Node& node) {
 
 }  // namespace
 
-GradientOrigins::GradientOrigins(std::span<const autograd::Edge> roots, std::span<const autograd::Edge> stops)
+GradientOrigins::GradientOrigins(std::span<const autograd::Edge> roots,
+                                 std::span<const autograd::Edge> stops)
     : roots_(roots.begin(), roots.end()) {
   for (const autograd::Edge& stop : stops) stops_.push_back({stop.function.get(), stop.input_nr});
   if (roots.size() < 2) return;  // one root: what the engine brings is what arrives

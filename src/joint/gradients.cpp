@@ -143,7 +143,8 @@ void differentiate_what_does_not_raise(tracing::Recording& recording, ir::NodeId
 }  // namespace
 
 bool wants_gradient(const tracing::StandIn& stand_in) {
-  return stand_in.requires_grad && stand_in.duplicate_of < 0 && tracing::last_history(stand_in).is_valid();
+  return stand_in.requires_grad && stand_in.duplicate_of < 0 &&
+         tracing::last_history(stand_in).is_valid();
 }
 
 Gradients differentiate(tracing::Recording& recording, const Differentiation& task) {

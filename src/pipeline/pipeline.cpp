@@ -83,6 +83,7 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
   captured.result_constants.assign(trace->results().constants.begin(),
                                    trace->results().constants.end());
   captured.counts.zero_fallbacks = trace->recording().metadata().counts().zeros;
+  if (program.is_derived()) *program.derived_traces += captured.counts.traces;
   if (kVerifyEveryStep) ir::verify(captured.joint.graph, "joint");
   log.dump("joint", captured.joint.graph);
   return captured;

@@ -398,8 +398,8 @@ class Replays {
     return signature::has_path(graph_, same_, root, value);
   }
 
-  void replay(ir::CallTensor source, bool as_found, ir::ValueId root, ir::ValueId value, size_t index,
-              bool detached = false) {
+  void replay(ir::CallTensor source, bool as_found, ir::ValueId root, ir::ValueId value,
+              size_t index, bool detached = false) {
     if (!has_path(root, value)) {
       TANDEM_UNSUPPORTED("signature", "output ", index,
                          " shares memory with an input or another output in a way that view ops "
@@ -415,8 +415,8 @@ class Replays {
       it->second.set_source(source, as_found, detached);
     }
     // Of inference tensors autograd knows nothing, and a view of one must stay what it is.
-    const bool of_inference = source.is_input() &&
-                              inputs_[static_cast<size_t>(source.index)]->real.is_inference();
+    const bool of_inference =
+        source.is_input() && inputs_[static_cast<size_t>(source.index)]->real.is_inference();
     it->second.add_output(value, static_cast<int64_t>(index),
                           of_inference || trace_.results().tensors[index].is_view(),
                           first_like(index));

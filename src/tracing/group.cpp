@@ -121,8 +121,7 @@ StandIn make_member(Recording& recording, const Group& group, const at::Tensor& 
     // A view made without grad could not be written in grad mode.
     at::AutoGradMode grad_mode(!real.is_inference());
     member.tensor = real.is_same(group.real) ? group.tensor : as_member();
-    if (real.requires_grad())
-      member.histories = {autograd::impl::gradient_edge(member.tensor)};
+    if (real.requires_grad()) member.histories = {autograd::impl::gradient_edge(member.tensor)};
   } else {
     {
       at::AutoDispatchBelowADInplaceOrView below;

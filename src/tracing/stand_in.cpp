@@ -97,9 +97,8 @@ autograd::Edge last_history(const StandIn& stand_in) {
 }
 
 bool is_history_of(const StandIn& stand_in, const autograd::Node* node) {
-  return std::ranges::any_of(stand_in.histories, [&](const autograd::Edge& edge) {
-    return edge.function.get() == node;
-  });
+  return std::ranges::any_of(
+      stand_in.histories, [&](const autograd::Edge& edge) { return edge.function.get() == node; });
 }
 
 void renew_history(StandIn& stand_in) {

@@ -644,8 +644,8 @@ std::vector<Case> histories() {
                              write_behind(a[0]);
                              return {before};
                            }));
-    cases.push_back(judged("view" + of + " that is read before and after",
-                           one_view(transposed), [](Tensors& a) -> Tensors {
+    cases.push_back(judged("view" + of + " that is read before and after", one_view(transposed),
+                           [](Tensors& a) -> Tensors {
                              const at::Tensor before = a[0].clone().pow(2);
                              write_behind(a[0]);
                              return {before, a[0].clone().pow(3)};

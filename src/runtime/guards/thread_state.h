@@ -1,5 +1,7 @@
 #pragma once
 
+#include "ir/text/field.h"
+
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/ScalarType.h>
 
@@ -29,5 +31,20 @@ struct ThreadState {
   std::optional<std::string> difference(const ThreadState& other) const;
   std::string to_string() const;
 };
+
+/// Marks of ops belong to a process: another one has its own count.
+constexpr auto fields(const ThreadState*) {
+  using F = ThreadState;
+  using ir::Field;
+  return std::tuple(
+      Field{"included_keys", &F::included_keys}, Field{"excluded_keys", &F::excluded_keys},
+      Field{"grad_mode", &F::grad_mode}, Field{"deterministic", &F::deterministic},
+      Field{"onednn", &F::onednn}, Field{"default_dtype", &F::default_dtype},
+      Field{"cpu_autocast_dtype", &F::cpu_autocast_dtype},
+      Field{"cuda_autocast_dtype", &F::cuda_autocast_dtype},
+      Field{"autocast_cache", &F::autocast_cache}, Field{"flash_attention", &F::flash_attention},
+      Field{"math_attention", &F::math_attention},
+      Field{"efficient_attention", &F::efficient_attention}, Field{"threads", &F::threads});
+}
 
 }  // namespace tandem::runtime
