@@ -1,7 +1,7 @@
 #pragma once
 
 #include "ir/text/field.h"
-#include "runtime/guards/thread_state.h"
+#include "libtorch/thread_state.h"
 #include "tandem/function.h"
 #include "tandem/ir/type.h"
 #include "tandem/options.h"
@@ -43,7 +43,7 @@ struct GroupRow {
 };
 
 struct GuardRows {
-  ThreadState thread{};
+  libtorch::ThreadState thread{};
   std::vector<std::string> effectful_ops{};  // those that were marked
   std::vector<detail::Constant> constants{};
   std::vector<TensorRow> arguments{};

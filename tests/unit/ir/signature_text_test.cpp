@@ -27,7 +27,8 @@ constexpr bool names_all() {
 }
 
 // A field without a name would be lost when an entry is stored.
-static_assert(names_all<Place>());
+static_assert(names_all<CallTensor>());
+static_assert(names_all<History>());
 static_assert(names_all<InputFacts>());
 static_assert(names_all<GroupFacts>());
 static_assert(names_all<BaseFacts>());

@@ -99,7 +99,7 @@ TEST(AliasGuard, AViewIsNoTensorOfItsOwnWhereItsVersionMoves) {
   const auto mismatch_of = [&](int64_t histories, bool history_changed, const Tensors& given) {
     signature.inputs[0].histories = histories;
     signature.inputs[0].history_changed = history_changed;
-    return mismatch(AliasGuard(signature, pointers(own), {"a"}), given);
+    return mismatch(guard_of(signature, own), given);
   };
   EXPECT_EQ(mismatch_of(1, false, own), "none");
   EXPECT_EQ(mismatch_of(1, false, view), "a is a view, compiled for a tensor of its own");
