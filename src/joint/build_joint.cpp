@@ -10,7 +10,7 @@
 #include "joint/written_versions.h"
 #include "ops/own/arrives.h"
 #include "tandem/ir/text.h"
-#include "tracing/traced_tensor.h"
+#include "tracing/recording/traced_tensor.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
 #include <torch/csrc/autograd/engine.h>
@@ -141,7 +141,7 @@ class Builder {
 
   /// Where the data of a gradient does not say from which tangents it comes.
   void mark_origins(const GradientOrigins& origins, const Differentiation& task,
-                     const std::vector<ir::ValueId>& tangents, std::vector<ir::ValueId>& values) {
+                    const std::vector<ir::ValueId>& tangents, std::vector<ir::ValueId>& values) {
     if (tangents.size() < 2) return;
     const std::vector<bool> any = depends_on(graph_, tangents, values);
     const bool unclear = std::ranges::any_of(values, [&, i = size_t{0}](ir::ValueId id) mutable {

@@ -20,7 +20,7 @@ class GradientOrigins {
  public:
   /// `stops`: where a gradient arrives and goes no further.
   GradientOrigins(std::span<const torch::autograd::Edge> roots,
-           std::span<const torch::autograd::Edge> stops);
+                  std::span<const torch::autograd::Edge> stops);
   ~GradientOrigins();
   GradientOrigins(const GradientOrigins&) = delete;
   GradientOrigins& operator=(const GradientOrigins&) = delete;

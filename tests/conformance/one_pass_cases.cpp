@@ -644,28 +644,34 @@ std::vector<Case> histories() {
                              write_behind(a[0]);
                              return {before};
                            }));
-    cases.push_back(judged("view" + of + " that is read before and after",
-                           one_view(transposed), [](Tensors& a) -> Tensors {
-                             const at::Tensor before = a[0].clone().pow(2);
-                             write_behind(a[0]);
-                             return {before, a[0].clone().pow(3)};
-                           }));
-    cases.push_back(judged("view" + of + " that is read before, between and after two writes",
-                           one_view(transposed), [](Tensors& a) -> Tensors {
-                             const at::Tensor before = a[0].clone().pow(2);
-                             write_behind(a[0]);
-                             const at::Tensor between = a[0].clone().pow(3);
-                             write_behind(a[0]);
-                             return {before, between, a[0].clone().exp()};
-                           }));
-    cases.push_back(judged("view" + of + " whose memory is written before it is rewritten",
-                           one_view(transposed), [](Tensors& a) -> Tensors {
-                             const at::Tensor before = a[0].clone().pow(2);
-                             write_behind(a[0]);
-                             const at::Tensor between = a[0].clone().pow(3);
-                             a[0].mul_(2);
-                             return {before, between, a[0].clone().exp()};
-                           }));
+    cases.push_back(judged(
+        "view" + of + " that is read before and after", one_view(transposed),
+        [](Tensors& a) -> Tensors {
+          const at::Tensor before = a[0].clone().pow(2);
+          write_behind(a[0]);
+          return {before, a[0].clone().pow(3)};
+        },
+        rounding()));
+    cases.push_back(judged(
+        "view" + of + " that is read before, between and after two writes", one_view(transposed),
+        [](Tensors& a) -> Tensors {
+          const at::Tensor before = a[0].clone().pow(2);
+          write_behind(a[0]);
+          const at::Tensor between = a[0].clone().pow(3);
+          write_behind(a[0]);
+          return {before, between, a[0].clone().exp()};
+        },
+        rounding()));
+    cases.push_back(judged(
+        "view" + of + " whose memory is written before it is rewritten", one_view(transposed),
+        [](Tensors& a) -> Tensors {
+          const at::Tensor before = a[0].clone().pow(2);
+          write_behind(a[0]);
+          const at::Tensor between = a[0].clone().pow(3);
+          a[0].mul_(2);
+          return {before, between, a[0].clone().exp()};
+        },
+        rounding()));
   }
   return cases;
 }

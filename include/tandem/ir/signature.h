@@ -40,8 +40,8 @@ struct CallTensor {
 ///
 /// They are numbered in the order in which the tensor gets them. Number 0 is the one with which the
 /// call finds it; of a leaf, its accumulator, even if the function only then makes it require grad.
-/// Each write that autograd sees makes another, and of a view any write to its memory does. Reads of
-/// the tensor belong to the history that it has at that time; the last one is what the caller sees.
+/// Each write that autograd sees makes another, and of a view any write to its memory. Reads of the
+/// tensor belong to the history that it has then; the caller sees the last one.
 struct History {
   CallTensor tensor;
   int64_t number = 0;
@@ -55,12 +55,12 @@ struct InputFacts {
   TypePtr type;  // as the call finds it; null for an undefined tensor
   bool requires_grad = false;
   bool is_leaf = true;
-  int64_t duplicate_of = -1;  // an earlier input that is the same tensor object
-  int64_t counter_of = -1;    // an earlier input with the same version counter
-  int64_t group = -1;         // of inputs that share written memory: see Signature::groups
-  bool closed_over = false;   // an argument that the function also reaches by itself
-  bool history_only = false;  // an argument that nobody reads: it is passed for its history
-  bool data_written = false;  // through views too; the graph returns the new data
+  int64_t duplicate_of = -1;      // an earlier input that is the same tensor object
+  int64_t counter_of = -1;        // an earlier input with the same version counter
+  int64_t group = -1;             // of inputs that share written memory: see Signature::groups
+  bool closed_over = false;       // an argument that the function also reaches by itself
+  bool history_only = false;      // an argument that nobody reads: it is passed for its history
+  bool data_written = false;      // through views too; the graph returns the new data
   bool history_changed = false;   // autograd saw the write: the last history is the call's own
   int64_t histories = 1;          // how many it has, one after the other
   bool metadata_changed = false;  // sizes, strides or offset

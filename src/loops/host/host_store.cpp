@@ -218,6 +218,7 @@ class Loader {
       require(node.kind() == ir::NodeKind::Constant);
       list_.constants.emplace_back(node.constant());
       list_.constant_slots.emplace_back(checked(constant.slot), last_constant());
+      list_.constant_nodes.push_back(constant.node);
     }
     for (StoredStep& step : stored_.steps) add(step);
     return std::move(list_);

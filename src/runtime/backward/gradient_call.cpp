@@ -23,25 +23,24 @@ at::Tensor tensor_with(const autograd::Edge& history, const ir::TensorType& type
 }
 
 /// An argument with the history that the call found it with: another one by now if it is a view
-/// whose version the call has moved. Reads after that are left to that one, if there are any.
+/// whose version the call has moved.
 at::Tensor argument_as_found(const EntryState& entry, size_t part, size_t input,
                              const at::Tensor& argument, const autograd::edge_list& edges) {
   const ir::InputFacts& facts = entry.signature().inputs[input];
-  const PrimalPlan::How how = entry.primals().how[input];
-  const bool is_itself = how == PrimalPlan::How::Held || how == PrimalPlan::How::Unread;
-  if (facts.histories == 1 || facts.group >= 0 || !is_itself) return argument;
-  const auto& way = entry.plan().parts[part].edges;
-  autograd::Edge found;
-  for (size_t k = 0; k < way.size(); ++k) {
-    const ir::History& target = entry.plan().targets[way[k].target];
-    if (!(target.tensor == ir::CallTensor::input(static_cast<int64_t>(input)))) continue;
-    if (target.number > 0) return argument;
-    found = edges[k];
+  // Of what the call writes a copy was taken, with the history of that time.
+  if (facts.histories == 1 || facts.group >= 0 || facts.data_written || facts.history_changed ||
+      facts.metadata_changed) {
+    return argument;
   }
-  if (!found.is_valid() || found == autograd::impl::gradient_edge(argument)) return argument;
-  at::Tensor handle = argument.variable_data();
-  autograd::impl::set_gradient_edge(handle, found);
-  return handle;
+  const auto& way = entry.plan().parts[part].edges;
+  for (size_t k = 0; k < way.size(); ++k) {
+    if (entry.signature().gradients[static_cast<size_t>(way[k].position)].of ==
+            ir::History{ir::CallTensor::input(static_cast<int64_t>(input))} &&
+        edges[k].is_valid() && edges[k] != autograd::impl::gradient_edge(argument)) {
+      return with_history(argument.variable_data(), edges[k], argument.is_view());
+    }
+  }
+  return argument;
 }
 
 ir::GradientArguments<at::Tensor> arguments_of(const EntryState& entry, size_t part,
@@ -51,9 +50,14 @@ ir::GradientArguments<at::Tensor> arguments_of(const EntryState& entry, size_t p
   const auto& inputs = entry.signature().inputs;
   ir::GradientArguments<at::Tensor> named;
   named.arguments.resize(entry.argument_count());
+  const auto argument = [&](size_t input) -> at::Tensor& {
+    return named.arguments[static_cast<size_t>(inputs[input].role.index)];
+  };
   for (size_t i = entry.lifted().size(); i < inputs.size(); ++i) {
-    named.arguments[static_cast<size_t>(inputs[i].role.index)] =
-        argument_as_found(entry, part, i, primals.inputs[i], node->next_edges());
+    const int64_t same = inputs[i].duplicate_of;
+    argument(i) = same >= static_cast<int64_t>(entry.lifted().size())
+                      ? argument(static_cast<size_t>(same))
+                      : argument_as_found(entry, part, i, primals.inputs[i], node->next_edges());
   }
   for (size_t i : entry.replaced_lifted()) named.replaced.push_back(primals.inputs[i]);
   for (const CallPlan::PassedHistory& one : entry.plan().parts[part].passed) {

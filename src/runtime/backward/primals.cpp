@@ -84,13 +84,11 @@ at::Tensor copy_of_data(const at::Tensor& tensor) {
   return copy.copy_(tensor);
 }
 
-/// The data and the place in autograd's graph that a tensor has now. No leaf: the function may
-/// write it.
+/// The data and the history that a tensor has now. No leaf: the function may write it.
 at::Tensor copy_as_found(const at::Tensor& tensor) {
   at::Tensor copy = copy_of_data(tensor);
-  if (tensor.requires_grad())
-    autograd::impl::set_gradient_edge(copy, autograd::impl::gradient_edge(tensor));
-  return copy;
+  if (!tensor.requires_grad()) return copy;
+  return with_history(copy, autograd::impl::gradient_edge(tensor), tensor.is_view());
 }
 
 /// The same of a leaf whose flag the function switches, which it may do with leaves only.
@@ -151,6 +149,16 @@ struct NoHistory : autograd::Node {
 };
 
 }  // namespace
+
+at::Tensor with_history(const at::Tensor& data, const autograd::Edge& history, bool is_view) {
+  at::Tensor tensor = data;
+  if (is_view) {
+    const at::NoGradGuard no_grad;
+    tensor = data.as_strided(data.sizes(), data.strides(), data.storage_offset());
+  }
+  autograd::impl::set_gradient_edge(tensor, history);
+  return tensor;
+}
 
 namespace {
 
@@ -258,7 +266,8 @@ at::Tensor like_unread(const ir::InputFacts& facts, int64_t offset) {
   if (facts.requires_grad && !facts.is_leaf) {
     auto node = libtorch::make_node<NoHistory>();
     node->add_input_metadata(tensor);
-    autograd::impl::set_gradient_edge(tensor, autograd::Edge(std::move(node), 0));
+    const bool is_view = facts.histories > 1 + facts.history_changed;
+    return with_history(tensor, autograd::Edge(std::move(node), 0), is_view);
   }
   return tensor;
 }

@@ -72,6 +72,10 @@ struct Primals {
   std::vector<at::Tensor> states;
 };
 
+/// A tensor on the memory of `data` with this history. As a view it gets another one whenever that
+/// memory is written, as the tensor for which it stands did.
+at::Tensor with_history(const at::Tensor& data, const torch::autograd::Edge& history, bool is_view);
+
 /// A tensor like an input that nobody reads; where in its storage it starts.
 at::Tensor like_unread(const ir::InputFacts& facts, int64_t offset);
 

@@ -46,7 +46,7 @@ struct Action {
     MoveVersion,      // the version counter of `at` by `number`
     RenewHistory,     // `at`, a view, makes its grad_fn anew when it is next asked for it
     // the end
-    Save,        // what the backward reads is handed to the nodes
+    Save,         // what the backward reads is handed to the nodes
     AskHistory,   // `at`, if it is a view, makes its grad_fn now
     KeepHistory,  // the node of `part` remembers the history of `at`
     SetGradMode,

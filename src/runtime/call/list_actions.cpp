@@ -108,8 +108,7 @@ class Lister {
     }
     // A storage that is given to another input comes before its memory is given back.
     std::ranges::stable_partition(changes, [&](const Change& change) {
-      return !change.at.is_input() ||
-             facts(change.at).storage != ir::StorageChange::Resized;
+      return !change.at.is_input() || facts(change.at).storage != ir::StorageChange::Resized;
     });
     return changes;
   }
@@ -319,8 +318,8 @@ class Lister {
     add({.what = Connect, .part = 0});
     for (const ir::TangentFacts& tangent : signature_.tangents) {
       const CallTensor& of = tangent.of.tensor;
-      const bool is_there = of.kind != CallTensor::Kind::Output ||
-                            is_there_[static_cast<size_t>(of.index)];
+      const bool is_there =
+          of.kind != CallTensor::Kind::Output || is_there_[static_cast<size_t>(of.index)];
       if (tangent.part <= 0 && is_there)
         add({.what = SetHistory, .at = of, .number = slot_of(tangent)});
     }

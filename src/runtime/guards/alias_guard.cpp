@@ -34,8 +34,13 @@ AliasGuard::AliasGuard(const ir::Signature& signature, const std::vector<GroupRo
     if (first && (facts.data_written || facts.storage != ir::StorageChange::None))
       written_.push_back(i);
     if (first && facts.version_delta != 0) moved_.push_back(i);
-    if (first && facts.version_delta != 0 && training_ && facts.requires_grad && !facts.is_leaf)
-      with_history_.push_back({i, inputs[i]->is_view()});
+    // A view whose version moves has more histories than writes that autograd sees explain.
+    const bool is_view = facts.histories > 1 + facts.history_changed;
+    if (first && training_ && facts.version_delta != 0 && facts.requires_grad && !facts.is_leaf &&
+        facts.requires_grad_after && !signature.is_view_of_group(i) &&
+        (is_view || facts.histories == 1)) {
+      known_views_.push_back({i, is_view});
+    }
     group_of_input_.push_back(facts.group);
     const int64_t same = facts.duplicate_of >= 0 ? facts.duplicate_of : facts.counter_of;
     counter_of_input_.push_back(same < 0 ? i : counter_of_input_[static_cast<size_t>(same)]);
@@ -48,7 +53,7 @@ AliasGuard::AliasGuard(const ir::Signature& signature, const std::vector<GroupRo
   }
   if (!watches()) return;
   for (size_t i = 0; i < lifted_count_; ++i)
-    lifted_places_.push_back({storage_of(*inputs[i]), inputs[i]->storage_offset()});
+    lifted_memory_.push_back({storage_of(*inputs[i]), inputs[i]->storage_offset()});
 }
 
 std::vector<GroupRow> AliasGuard::rows_of(const ir::Signature& signature,
@@ -76,9 +81,9 @@ std::optional<std::string> AliasGuard::mismatch(std::span<const at::Tensor* cons
 }
 
 bool AliasGuard::lifted_moved(std::span<const at::Tensor* const> inputs) const {
-  for (size_t i = 0; i < lifted_places_.size(); ++i) {
-    if (storage_of(*inputs[i]) != lifted_places_[i].storage ||
-        inputs[i]->storage_offset() != lifted_places_[i].offset) {
+  for (size_t i = 0; i < lifted_memory_.size(); ++i) {
+    if (storage_of(*inputs[i]) != lifted_memory_[i].storage ||
+        inputs[i]->storage_offset() != lifted_memory_[i].offset) {
       return true;
     }
   }
@@ -141,10 +146,11 @@ std::optional<std::string> AliasGuard::counter_mismatch(
 
 std::optional<std::string> AliasGuard::view_mismatch(
     std::span<const at::Tensor* const> inputs) const {
-  for (const WithHistory& one : with_history_) {
+  for (const KnownView& one : known_views_) {
     if (inputs[one.input]->is_view() == one.is_view) continue;
-    return base::str(names_[one.input], one.is_view ? " is no view, compiled for one"
-                                                    : " is a view, compiled for a tensor of its own");
+    return base::str(names_[one.input], one.is_view
+                                            ? " is no view, compiled for one"
+                                            : " is a view, compiled for a tensor of its own");
   }
   return std::nullopt;
 }

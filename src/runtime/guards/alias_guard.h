@@ -50,23 +50,24 @@ class AliasGuard {
   bool training_ = false;
   size_t lifted_count_ = 0;
   std::vector<std::string> names_;
-  std::vector<size_t> written_;           // inputs whose data the call writes
-  std::vector<size_t> moved_;             // inputs whose version counter it moves
-  /// Those of them that have a history: a view gets another one then.
-  struct WithHistory {
+  std::vector<size_t> written_;  // inputs whose data the call writes
+  std::vector<size_t> moved_;    // inputs whose version counter it moves
+  /// Those of them of which the trace has shown whether they are views: a view has another history
+  /// after any write.
+  struct KnownView {
     size_t input = 0;
     bool is_view = false;
   };
-  std::vector<WithHistory> with_history_;
+  std::vector<KnownView> known_views_;
   std::vector<int64_t> group_of_input_;   // or -1
   std::vector<size_t> counter_of_input_;  // the first input with the same version counter
   std::vector<Group> groups_;
   /// Where the lifted tensors lay at the trace: while they stay there, so does their pattern.
-  struct Place {
+  struct Memory {
     const c10::StorageImpl* storage;
     int64_t offset;
   };
-  std::vector<Place> lifted_places_;
+  std::vector<Memory> lifted_memory_;
 };
 
 }  // namespace tandem::runtime

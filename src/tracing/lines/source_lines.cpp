@@ -20,9 +20,9 @@ constexpr size_t kMostCalls = 16;
 std::atomic<bool> noting{true};
 
 /// Call sites of one op; the user's line among them is looked up when it is asked for.
-class Place final : public ir::LineSource {
+class CallSites final : public ir::LineSource {
  public:
-  Place(std::shared_ptr<const LoadedObjects> objects, std::span<const uintptr_t> chain,
+  CallSites(std::shared_ptr<const LoadedObjects> objects, std::span<const uintptr_t> chain,
         std::shared_ptr<const ir::LineSource> otherwise)
       : objects_(std::move(objects)),
         chain_(chain.begin(), chain.end()),
@@ -83,8 +83,8 @@ SourceLines::PlacePtr SourceLines::place_of_call(const EntryFrame& frame, PlaceP
   if (chain.empty()) return otherwise;
   for (uint64_t key = hash_of(chain);; ++key) {
     PlacePtr& place = places_[key];
-    if (!place) place = std::make_shared<const Place>(objects_, chain, otherwise);
-    if (static_cast<const Place&>(*place).is(chain, otherwise.get())) return place;
+    if (!place) place = std::make_shared<const CallSites>(objects_, chain, otherwise);
+    if (static_cast<const CallSites&>(*place).is(chain, otherwise.get())) return place;
   }
 }
 

@@ -21,13 +21,18 @@ ir::Signature arguments(size_t count) {
   return signature;
 }
 
+AliasGuard guard_of(const ir::Signature& signature, const Tensors& traced) {
+  const Inputs inputs = pointers(traced);
+  return {signature, AliasGuard::rows_of(signature, inputs), inputs, {"a", "b"}};
+}
+
 std::string mismatch(const AliasGuard& guard, const Tensors& tensors) {
   return guard.mismatch(pointers(tensors)).value_or("none");
 }
 
 TEST(AliasGuard, WatchesNothingIfNothingIsWritten) {
   const Tensors tensors = {torch::ones({4}), torch::ones({4})};
-  EXPECT_FALSE(AliasGuard(arguments(2), pointers(tensors), {"a", "b"}).watches());
+  EXPECT_FALSE(guard_of(arguments(2), tensors).watches());
 }
 
 TEST(AliasGuard, NoticesAWrittenInputThatCameToOverlap) {
@@ -35,7 +40,7 @@ TEST(AliasGuard, NoticesAWrittenInputThatCameToOverlap) {
   signature.inputs[0].data_written = true;
   const at::Tensor all = torch::ones({8});
   const Tensors apart = {torch::ones({4}), torch::ones({4})};
-  const AliasGuard guard(signature, pointers(apart), {"a", "b"});
+  const AliasGuard guard = guard_of(signature, apart);
   ASSERT_TRUE(guard.watches());
   EXPECT_EQ(mismatch(guard, apart), "none");
   EXPECT_EQ(mismatch(guard, {all.slice(0, 0, 4), all.slice(0, 4, 8)}), "none");
@@ -55,7 +60,7 @@ TEST(AliasGuard, AGroupMustLieAsItLay) {
     return Tensors{all.slice(0, 0, 4), all.slice(0, second, second + 4)};
   };
   const Tensors traced = group(2);
-  const AliasGuard guard(signature, pointers(traced), {"a", "b"});
+  const AliasGuard guard = guard_of(signature, traced);
   EXPECT_EQ(mismatch(guard, traced), "none");
   EXPECT_EQ(mismatch(guard, group(2)), "none");  // another tensor, the same pattern
   EXPECT_EQ(mismatch(guard, group(3)), "b does not share memory with a as it did");
@@ -74,13 +79,14 @@ TEST(AliasGuard, CountersThatPartedAreNoticed) {
   signature.inputs[1].counter_of = 0;
   const at::Tensor all = torch::ones({8});
   const Tensors views = {all.slice(0, 0, 4), all.slice(0, 4, 8)};
-  const AliasGuard guard(signature, pointers(views), {"a", "b"});
+  const AliasGuard guard = guard_of(signature, views);
   EXPECT_EQ(mismatch(guard, views), "none");
   EXPECT_EQ(mismatch(guard, {all.slice(0, 0, 4), all.data().slice(0, 4, 8)}),
             "a and b do not have one version counter");
 }
 
-// A view gets another history when its version moves, and only a trace knows which reads it concerns.
+// A view gets another history when its version moves, and only a trace knows which reads it
+// concerns.
 TEST(AliasGuard, AViewIsNoTensorOfItsOwnWhereItsVersionMoves) {
   const at::Tensor p = torch::ones({4}).requires_grad_();
   ir::Signature signature = arguments(1);
@@ -88,14 +94,23 @@ TEST(AliasGuard, AViewIsNoTensorOfItsOwnWhereItsVersionMoves) {
   signature.inputs[0].version_delta = 1;
   signature.inputs[0].requires_grad = true;
   signature.inputs[0].is_leaf = false;
+  signature.inputs[0].requires_grad_after = true;
   const Tensors own = {p * 1}, view = {(p * 1).narrow(0, 0, 4)};
-  EXPECT_EQ(mismatch(AliasGuard(signature, pointers(own), {"a"}), own), "none");
-  EXPECT_EQ(mismatch(AliasGuard(signature, pointers(own), {"a"}), view),
-            "a is a view, compiled for a tensor of its own");
-  EXPECT_EQ(mismatch(AliasGuard(signature, pointers(view), {"a"}), own),
-            "a is no view, compiled for one");
+  const auto mismatch_of = [&](int64_t histories, bool history_changed, const Tensors& given) {
+    signature.inputs[0].histories = histories;
+    signature.inputs[0].history_changed = history_changed;
+    return mismatch(guard_of(signature, own), given);
+  };
+  EXPECT_EQ(mismatch_of(1, false, own), "none");
+  EXPECT_EQ(mismatch_of(1, false, view), "a is a view, compiled for a tensor of its own");
+  EXPECT_EQ(mismatch_of(2, false, view), "none");
+  EXPECT_EQ(mismatch_of(2, false, own), "a is no view, compiled for one");
+  // Its new history is the call's own, whichever of the two it is.
+  EXPECT_EQ(mismatch_of(2, true, own), "none");
+  EXPECT_EQ(mismatch_of(2, true, view), "none");
+  EXPECT_EQ(mismatch_of(3, true, own), "a is no view, compiled for one");
   signature.inputs[0].version_delta = 0;
-  EXPECT_EQ(mismatch(AliasGuard(signature, pointers(own), {"a"}), view), "none");
+  EXPECT_EQ(mismatch_of(1, false, view), "none");
 }
 
 }  // namespace

@@ -51,9 +51,8 @@ TEST(PassedHistories, ThoseOfTheViewsOfARewrittenBase) {
   signature.tangents = {{.of = {CallTensor::group(0), 1}, .part = 1}};
   signature.gradients = {{.of = {CallTensor::group(0)}, .part = 1}};
   const CallPlan::Part part{.tangents = {0}, .edges = {{0, 0}}, .passed = {}};
-  EXPECT_EQ(
-      texts(passed_histories(signature, part)),
-      (std::vector<std::string>{"slot 0: group 0, history 1", "kept 0: input 0, history 1"}));
+  EXPECT_EQ(texts(passed_histories(signature, part)),
+            (std::vector<std::string>{"slot 0: group 0, history 1", "kept 0: input 0, history 1"}));
 }
 
 }  // namespace
