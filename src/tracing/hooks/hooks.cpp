@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -129,7 +130,7 @@ void register_hooks() {
     library("_", libtorch::kLiftKey).fallback(torch::CppFunction::makeFromBoxedFunction<&lift>());
     for (const Interception& row : interceptions()) {
       if (row.stop != Stop::Functionalization || row.fits != nullptr) continue;
-      for (const std::string& op : op_names(row)) functionalize_op(op);
+      for (std::string_view op : op_names(row)) functionalize_op(std::string(op));
     }
     ops::register_missing_meta_kernels();
   });

@@ -8,7 +8,6 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -46,7 +45,7 @@ struct Interception {
 std::span<const Interception> interceptions();
 
 /// The ops that a row names.
-std::vector<std::string> op_names(const Interception& row);
+std::vector<std::string_view> op_names(const Interception& row);
 
 /// The rows of one op.
 class OpRows {

@@ -35,7 +35,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <sstream>
 #include <unordered_map>
 
 namespace tandem::tracing {
@@ -505,19 +504,25 @@ constexpr Interception kRows[] = {
 
 std::span<const Interception> interceptions() { return kRows; }
 
-std::vector<std::string> op_names(const Interception& row) {
-  std::vector<std::string> names;
+std::vector<std::string_view> op_names(const Interception& row) {
+  std::vector<std::string_view> names;
   if (row.fits != nullptr) return names;
-  std::istringstream in{std::string(row.ops)};
-  for (std::string name; in >> name;) names.push_back(name);
+  for (std::string_view rest = row.ops; !rest.empty();) {
+    const size_t end = std::min(rest.find(' '), rest.size());
+    names.push_back(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
   return names;
 }
 
 OpRows::OpRows(const c10::OperatorHandle& op) {
   const std::string name = c10::toString(op.operator_name());
   for (const Interception& row : kRows) {
-    if (row.fits != nullptr ? row.fits(op) : std::ranges::count(op_names(row), name) > 0)
-      rows_[static_cast<size_t>(row.stop)].push_back(&row);
+    // Most rows are about other ops: what is not even part of the list is not looked up in it.
+    const bool meets = row.fits != nullptr ? row.fits(op)
+                                           : row.ops.find(name) != std::string_view::npos &&
+                                                 std::ranges::count(op_names(row), name) > 0;
+    if (meets) rows_[static_cast<size_t>(row.stop)].push_back(&row);
   }
 }
 

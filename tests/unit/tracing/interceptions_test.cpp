@@ -469,7 +469,8 @@ TEST(Interceptions, AreInTheOrderOfTheStopsAndNamedOnce) {
     EXPECT_TRUE(row.instead || row.before || row.after) << row.name;
     EXPECT_FALSE(row.instead && (row.before || row.after)) << row.name;
     EXPECT_FALSE(row.why.empty()) << row.name;
-    for (const std::string& name : op_names(row)) {
+    for (std::string_view op : op_names(row)) {
+      const std::string name(op);
       const size_t dot = std::min(name.find('.'), name.size());
       EXPECT_TRUE(c10::Dispatcher::singleton().findSchema(
           {name.substr(0, dot), name.substr(std::min(dot + 1, name.size()))}))
@@ -540,7 +541,8 @@ std::string page_text() {
     std::string ops(row.ops);
     if (row.fits == nullptr) {
       ops.clear();
-      for (const std::string& name : op_names(row)) ops += (ops.empty() ? "`" : ", `") + name + "`";
+      for (std::string_view name : op_names(row))
+        ops += (ops.empty() ? "`" : ", `") + std::string(name) + "`";
     }
     out << "| " << kStopNames[static_cast<size_t>(row.stop)] << " | " << row.name << " | " << ops
         << " | "
