@@ -374,6 +374,20 @@ def share_of(text, pieces):
     return matched / len(text)
 
 
+def check_labels(tree):
+    """The labels of the lines below an error."""
+    page = "docs/reference/errors.md"
+    made = set()
+    for file in tree.sources("src"):
+        made |= set(re.findall(r"\\n  ([a-z]+): ", tree.text(file)))
+        for choice in re.findall(r"detail_line\(([^,]*),", tree.text(file)):
+            made |= set(re.findall(r'"([a-z]+)"', choice))
+    made.discard("miss")  # of Stats
+    shown = [name for _, cells in table(tree.text(page), "label") for name in re.findall(r"`(\w+)`", cells[0])]
+    if shown:
+        yield from compare(page, "labels of errors in src/", shown, sorted(made))
+
+
 def check_errors(tree):
     """Every text of an error or of a miss is in a test, or is made by a statement of the code; every stage has a row."""
     def without_numbers(text):
@@ -471,8 +485,8 @@ def check_graph_words(tree):
 
 # What a page says, and the constant behind it: page, words with a number, file, code with a number.
 NUMBERS = [
-    ("docs/stages/lower.md", r"At most (\d+) nodes per kernel", "fuse.cpp", r"kMostMembers = (\d+);"),
-    ("docs/stages/lower.md", r"what has (\d+) times the bytes", "fuse.cpp", r"kSpread = (\d+);"),
+    ("docs/stages/lower.md", r"At most (\d+) nodes per kernel", "target.h", r"most_nodes = (\d+);"),
+    ("docs/stages/lower.md", r"what has (\d+) times the bytes", "target.h", r"spread = (\d+);"),
     ("docs/stages/passes.md", r"constant of at most\s+(\d+) KiB", "fold_constants.cpp", r"kMostBytes = int64_t\{(\d+)\} << 10"),
     ("docs/stages/passes.md", r"constant up to (\d+) elements", "fold_constants.cpp", r"kInlineElements = (\d+);"),
     ("docs/reference/ops.md", r"at most (\d+) MiB of operands", "kernel_answers.cpp", r"int64_t\{(\d+)\} << 20"),
@@ -480,7 +494,7 @@ NUMBERS = [
     ("docs/reference/cli.md", r"Constants of more than (\d+) elements", "text_file.cpp", r"kInlineElements = (\d+);"),
     ("docs/reference/graph-text.md", r"nest up to\s+(\d+) levels", "parse.cpp", r"kMaxDepth = (\d+);"),
     ("docs/reference/differences.md", r"more than (\d+) gradients", "gradients.cpp", r"kMostTrials = (\d+);"),
-    ("docs/design/0003-host-memory-of-empty.md", r"up to (\d+) bytes", "host_tensors.cpp", r"kAlwaysConstant = (\d+);"),
+    ("docs/design/0003-host-memory-of-empty.md", r"up to (\d+) bytes", "host_memory.cpp", r"kAlwaysConstant = (\d+);"),
     ("docs/design/0006-source-lines.md", r"up to (\d+) outside", "source_lines.cpp", r"kMostCalls = (\d+);"),
     ("docs/how-to/why-compiled-again.md", r"`max_entries` \((\d+)\)", "options.h", r"max_entries = (\d+);"),
     ("docs/how-to/compile-your-training-step.md", r"`Options::max_entries` \((\d+)\)", "options.h", r"max_entries = (\d+);"),
@@ -521,6 +535,21 @@ def check_quotes(tree):
             pattern = ".*?".join(re.escape(part) for part in parts)
             if not re.search(pattern, plain(tree.text(match[1])), re.DOTALL):
                 yield f"{page}:{line_of(text, match.start())}: {match[1]} has no such lines"
+
+
+def check_outputs(tree):
+    """What the tool prints on its page is what its test expects; times and names of files are not compared."""
+    def plain(text):
+        return " ".join(re.sub(r"[\d.]+", "0", text).split())
+
+    page, test = "docs/reference/cli.md", "tests/cli/cli_test.py"
+    if not tree.text(test):
+        return
+    expected = plain(re.sub(r'(?:\\n)?"\s*\n\s*f?"', lambda m: "\n" if "n" in m[0] else "", tree.text(test)).replace('\\"', '"'))
+    for fence in re.finditer(r"^```\n(\$ tandem .*?)^```", tree.text(page), re.MULTILINE | re.DOTALL):
+        for line in fence[1].split("\n")[1:] if "--time" not in fence[1] else []:
+            if plain(line) not in expected and not line.startswith("  file:"):
+                yield f"{page}:{line_of(tree.text(page), fence.start())}: {test} expects no line: {line}"
 
 
 def check_comments(tree):

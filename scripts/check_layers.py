@@ -12,7 +12,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 BORDER = ["capi", "cli", "examples", "python"]  # see include/tandem only
 # Headers of libtorch that few folders may use, by prefix.
 RESTRICTED = {
-    "torch/csrc/autograd/": {"tracing", "signature", "joint", "runtime"},
+    "torch/csrc/autograd/": {"libtorch", "tracing", "signature", "joint", "runtime"},
     # hooks; Meta kernels where libtorch has none; forms of ops that the text of a graph may name
     "torch/library.h": {"ir", "ops", "tracing"},
 }

@@ -34,8 +34,8 @@ class TANDEM_API Executable {
   virtual ~Executable() = default;
 
   /// Inputs in graph order, results in output order; an undefined result is an undefined tensor.
-  /// Runs below autograd: no result has a grad_fn. Inputs that the context calls releasable may be
-  /// reset.
+  /// Runs below autograd: no result has a grad_fn. Writes an input only where a node of the graph
+  /// does. Inputs that the context calls releasable may be reset.
   virtual std::vector<at::Tensor> run(std::span<at::Tensor> inputs) = 0;
 
   /// What it will do, in lines for `report()`: kernels, the ops in each, bytes moved. Empty: as the

@@ -2,7 +2,7 @@
 
 #include "tandem/ir/graph.h"
 #include "tandem/ir/signature.h"
-#include "tracing/recording.h"
+#include "tracing/recording/recording.h"
 
 #include <torch/csrc/autograd/edge.h>
 

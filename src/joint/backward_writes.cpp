@@ -4,7 +4,7 @@
 #include "joint/gradients.h"
 #include "ops/own/write_in_backward.h"
 #include "signature/read_signature.h"
-#include "tracing/traced_tensor.h"
+#include "tracing/recording/traced_tensor.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
 

@@ -10,7 +10,7 @@
 #include "joint/written_versions.h"
 #include "ops/own/arrives.h"
 #include "tandem/ir/text.h"
-#include "tracing/traced_tensor.h"
+#include "tracing/recording/traced_tensor.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
 #include <torch/csrc/autograd/engine.h>

@@ -6,7 +6,7 @@
 #include "joint/gradients.h"
 #include "joint/release_groups.h"
 #include "signature/read_signature.h"
-#include "tracing/traced_tensor.h"
+#include "tracing/recording/traced_tensor.h"
 
 #include <ATen/Functions.h>
 #include <torch/csrc/autograd/function.h>

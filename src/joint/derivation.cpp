@@ -5,7 +5,7 @@
 #include "joint/endpoints.h"
 #include "joint/gradients.h"
 #include "signature/storage_of.h"
-#include "tracing/traced_tensor.h"
+#include "tracing/recording/traced_tensor.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
 #include <torch/csrc/autograd/function.h>
@@ -38,10 +38,10 @@ class HistoryMap {
     std::vector<int64_t> position(order.size());
     for (size_t i = 0; i < order.size(); ++i) position[order[i]] = static_cast<int64_t>(i);
     for (size_t i = 0; i < derivation.of.inputs.size(); ++i) {
-      const std::optional<size_t> stand_in =
-          i < derivation.lifted.size()
-              ? trace.find(derivation.lifted[i])
-              : trace.find_argument(static_cast<size_t>(derivation.of.inputs[i].role.index));
+      const std::optional<size_t> stand_in = i < derivation.lifted.size()
+                                                 ? trace.inputs().find(derivation.lifted[i])
+                                                 : trace.inputs().find_argument(static_cast<size_t>(
+                                                       derivation.of.inputs[i].role.index));
       inputs_.push_back(stand_in ? position[*stand_in] : -1);
     }
   }
@@ -122,7 +122,7 @@ void pass_histories(tracing::Trace& trace, const Endpoints& endpoints, const His
     torch::autograd::Edge edge = endpoints.edge_of(mine);
     if (!edge.is_valid() || std::ranges::find(passed, edge) != passed.end()) continue;
     passed.push_back(edge);
-    trace.pass_for_history(positions[i], std::move(edge));
+    trace.inputs().pass_for_history(positions[i], std::move(edge));
   }
 }
 

@@ -1,5 +1,7 @@
 #include "joint/gradient_origins.h"
 
+#include "libtorch/node_names.h"
+
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -29,10 +31,6 @@ struct NoteDefined : autograd::FunctionPostHook {
   std::vector<bool>& defined;
 };
 
-bool is_custom_function(const autograd::Node& node) {
-  return node.name().find("CppNode") != std::string::npos;
-}
-
 }  // namespace
 
 GradientOrigins::GradientOrigins(std::span<const autograd::Edge> roots,
@@ -48,13 +46,13 @@ GradientOrigins::GradientOrigins(std::span<const autograd::Edge> roots,
     autograd::Node* node = open.back();
     open.pop_back();
     if (node == nullptr || !nodes.insert(node).second) continue;
-    any_custom = any_custom || is_custom_function(*node);
+    any_custom = any_custom || libtorch::is_custom_function(*node);
     for (const autograd::Edge& edge : node->next_edges()) open.push_back(edge.function.get());
   }
   if (!any_custom) return;
   for (autograd::Node* node : nodes) {
     Seen& seen = seen_[node];
-    seen.is_custom = is_custom_function(*node);
+    seen.is_custom = libtorch::is_custom_function(*node);
     seen.hook = node->add_post_hook(std::make_unique<NoteDefined>(seen.has_run, seen.defined));
   }
 }

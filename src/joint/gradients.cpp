@@ -2,9 +2,10 @@
 
 #include "base/error.h"
 #include "joint/gradient_origins.h"
+#include "libtorch/thread_state.h"
 #include "tandem/error.h"
-#include "tracing/ambient.h"
-#include "tracing/traced_tensor.h"
+#include "tracing/inputs/inputs.h"
+#include "tracing/recording/traced_tensor.h"
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
@@ -19,29 +20,14 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-/// Autocast off for a scope. A backward runs after the program has left its autocast region, as
-/// libtorch advises; what was computed in float32 there keeps its float32 formulas.
-class WithoutAutocast {
- public:
-  WithoutAutocast() : before_(tracing::ThreadSwitches::now()) {
-    tracing::ThreadSwitches off = before_;
-    off.cpu_autocast = off.cuda_autocast = false;
-    off.restore();
-  }
-  ~WithoutAutocast() { before_.restore(); }
-  WithoutAutocast(const WithoutAutocast&) = delete;
-  WithoutAutocast& operator=(const WithoutAutocast&) = delete;
-
- private:
-  tracing::ThreadSwitches before_;
-};
-
 std::vector<at::Tensor> run_engine(tracing::Recording& recording, const Differentiation& task,
                                    bool with_history = false) {
   recording.lines().set_outermost(__builtin_frame_address(0));
   // With a history they are results of a call of their own, made in the state of the backward.
-  std::optional<WithoutAutocast> without_autocast;
-  if (!with_history) without_autocast.emplace();
+  // Otherwise autocast is off: a backward runs after the program has left its autocast region, as
+  // libtorch advises; what was computed in float32 there keeps its float32 formulas.
+  std::optional<libtorch::ThreadStateScope> without_autocast;
+  if (!with_history) without_autocast.emplace(libtorch::ThreadState::now().with_autocast({}));
   // The graph is kept: a retry after an error walks it again.
   std::vector<at::Tensor> gradients =
       autograd::Engine::get_default_engine().execute(task.roots, task.tangents,
@@ -51,7 +37,7 @@ std::vector<at::Tensor> run_engine(tracing::Recording& recording, const Differen
   for (at::Tensor& gradient : gradients) {
     // A custom backward may return memory that it made with torch::empty and filled.
     if (gradient.defined() && !tracing::is_traced(gradient))
-      gradient = recording.stand_in(gradient);
+      gradient = recording.inputs().stand_in(gradient);
   }
   return gradients;
 }

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "joint/backward_effects.h"
-#include "tracing/recording.h"
-#include "tracing/stand_in.h"
+#include "tracing/inputs/stand_in.h"
+#include "tracing/recording/recording.h"
 #include "tracing/trace.h"
 
 #include <ATen/core/Tensor.h>

@@ -39,7 +39,7 @@ void release_groups(tracing::Trace& trace, const std::vector<size_t>& written) {
     const tracing::Group& group = trace.groups()[i];
     for (size_t member : group.members) {
       const tracing::StandIn& one = trace.stand_ins()[member];
-      graph.replace_all_uses(one.entry_value, one.input);
+      graph.replace_all_uses(one.first_value, one.input);
     }
     replace_views(trace, group);
     graph.erase_input(group.input);

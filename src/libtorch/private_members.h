@@ -8,7 +8,7 @@
 #include <memory>
 
 /// Members of libtorch's classes that have no accessor which is cheap enough for every parameter of
-/// every call. Reading only. Like libtorch_version.h the place to look when libtorch changes.
+/// every call. Reading only. Like version.h the place to look when libtorch changes.
 namespace tandem::libtorch {
 
 namespace {  // every file instantiates its own

@@ -5,6 +5,7 @@
 #include <torch/version.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 
 /// Everything that differs between the supported libtorch versions (2.11 to 2.13), and the dispatch
@@ -16,6 +17,11 @@ void deleteNode(Node* node);
 }  // namespace torch::autograd
 
 namespace tandem::libtorch {
+
+/// `2.13.0`: what Tandem was built for.
+std::string built_version();
+/// What the process runs; empty if it does not say.
+std::string running_version();
 
 /// Below autograd and functionalization, above the kernels: recording happens here.
 inline constexpr c10::DispatchKey kRecordKey = c10::DispatchKey::Fake;

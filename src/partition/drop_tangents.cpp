@@ -4,6 +4,7 @@
 #include "ops/op_table.h"
 #include "ops/own/arrives.h"
 #include "passes/remove_dead_nodes.h"
+#include "shapes/reach.h"
 #include "tandem/ir/type.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -220,14 +221,9 @@ class Specialiser {
   // Any strides, also those of an expanded tensor: as many zeros as the layout spans, seen through
   // it.
   ir::ValueId add_strided_zeros(const ir::TensorType& type, const ir::Node& reader) {
-    ir::Size span = 1;
-    bool empty = false;
-    for (size_t i = 0; i < type.sizes.size(); ++i) {
-      span = span + (type.sizes[i] - 1) * type.strides[i];
-      empty = empty || type.sizes[i] == ir::Size(0);
-    }
-    const ir::ValueId flat = add_zeros(
-        ir::TensorType::contiguous(type.dtype, {empty ? ir::Size(0) : span}, type.device), reader);
+    const ir::Size span = shapes::reach(type.sizes, type.strides);
+    const ir::ValueId flat =
+        add_zeros(ir::TensorType::contiguous(type.dtype, {span}, type.device), reader);
     return graph_
         .add_op({.op = find("aten::as_strided"),
                  .operands = {flat, type.sizes, type.strides, ir::Operand{}},

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "pipeline/lower.h"
 #include "pipeline/pipeline.h"
-#include "tracing/with_autocast.h"
+#include "tracing/recording/with_autocast.h"
 
 namespace tandem::pipeline {
 namespace {
@@ -32,11 +32,11 @@ class GraphCompiler : public runtime::BackwardCompiler {
 class ProgramCompiler final : public GraphCompiler {
  public:
   ProgramCompiler(std::shared_ptr<Backend> backend, std::shared_ptr<const Program> program,
-                  Options options, const tracing::ThreadSwitches& switches, uint64_t fingerprint)
+                  Options options, const libtorch::ThreadState& thread, uint64_t fingerprint)
       : GraphCompiler(std::move(backend)),
         program_(std::move(program)),
         options_(std::move(options)),
-        switches_(switches),
+        thread_(thread),
         fingerprint_(fingerprint) {
     // The user hears of what his own calls do.
     options_.on_event = nullptr;
@@ -52,7 +52,7 @@ class ProgramCompiler final : public GraphCompiler {
       const runtime::EntryState& entry, size_t part, const std::vector<bool>& defined) override {
     auto derived = std::make_shared<Program>(*program_);
     if (!program_->is_derived()) {
-      derived->switches = switches_;
+      derived->thread = thread_;
       derived->fingerprint = fingerprint_;
     }
     joint::Derivation step{.of = entry.signature(),
@@ -73,7 +73,7 @@ class ProgramCompiler final : public GraphCompiler {
  private:
   const std::shared_ptr<const Program> program_;
   Options options_;
-  const tracing::ThreadSwitches switches_;
+  const libtorch::ThreadState thread_;
   const uint64_t fingerprint_;
 };
 
@@ -86,10 +86,10 @@ std::shared_ptr<runtime::BackwardCompiler> make_backward_compiler(
 
 std::shared_ptr<runtime::BackwardCompiler> make_backward_compiler(
     std::shared_ptr<Backend> backend, std::shared_ptr<const Program> program, Options options,
-    const tracing::ThreadSwitches& switches, uint64_t fingerprint) {
+    const libtorch::ThreadState& thread, uint64_t fingerprint) {
   if (!options.higher_order) return make_backward_compiler(std::move(backend));
   return std::make_shared<ProgramCompiler>(std::move(backend), std::move(program),
-                                           std::move(options), switches, fingerprint);
+                                           std::move(options), thread, fingerprint);
 }
 
 }  // namespace tandem::pipeline

@@ -17,6 +17,6 @@ std::shared_ptr<runtime::BackwardCompiler> make_backward_compiler(std::shared_pt
 /// of the thread and to the same ops as in the call; not without Options::higher_order.
 std::shared_ptr<runtime::BackwardCompiler> make_backward_compiler(
     std::shared_ptr<Backend> backend, std::shared_ptr<const Program> program, Options options,
-    const tracing::ThreadSwitches& switches, uint64_t fingerprint);
+    const libtorch::ThreadState& thread, uint64_t fingerprint);
 
 }  // namespace tandem::pipeline

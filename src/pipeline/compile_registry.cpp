@@ -22,7 +22,7 @@ void CompileRegistry::Ticket::fail(std::exception_ptr error) {
   if (record_->generation == registry_->generation_) registry_->failures_.push_back(failure);
 }
 
-CompileRegistry::Ticket CompileRegistry::begin(const runtime::ThreadState& thread,
+CompileRegistry::Ticket CompileRegistry::begin(const libtorch::ThreadState& thread,
                                                const detail::Flat& arguments, runtime::Guards key) {
   auto record = std::make_shared<UnderWay>(
       UnderWay{std::move(key), std::this_thread::get_id(), /*generation=*/0});
@@ -55,7 +55,7 @@ CompileRegistry::Ticket CompileRegistry::begin(const runtime::ThreadState& threa
   }
 }
 
-std::exception_ptr CompileRegistry::failure(const runtime::ThreadState& thread,
+std::exception_ptr CompileRegistry::failure(const libtorch::ThreadState& thread,
                                             const detail::Flat& arguments) const {
   std::vector<std::shared_ptr<const Failure>> failures;
   {

@@ -40,11 +40,11 @@ class CompileRegistry {
 
   /// A ticket, or an empty one after another thread has finished a compile for such a call: look
   /// for its entry. `key` are the guards of this call, as they are before a trace.
-  Ticket begin(const runtime::ThreadState& thread, const detail::Flat& arguments,
+  Ticket begin(const libtorch::ThreadState& thread, const detail::Flat& arguments,
                runtime::Guards key);
 
   /// What a compile for such a call failed with, or null.
-  std::exception_ptr failure(const runtime::ThreadState& thread,
+  std::exception_ptr failure(const libtorch::ThreadState& thread,
                              const detail::Flat& arguments) const;
   /// Every failure, also of what is under way.
   void forget();

@@ -43,7 +43,7 @@ class Function final : public detail::CompiledFunction,
   detail::Flat call(const detail::Flat& arguments) override {
     // Inside another trace the function is simply part of it.
     if (tracing::is_tracing()) return program_->function(arguments);
-    const runtime::ThreadState thread = runtime::ThreadState::now();
+    const libtorch::ThreadState thread = libtorch::ThreadState::now();
     EntryPtr entry = find(thread, arguments);
     if (entry) {
       hits_.fetch_add(1, std::memory_order_relaxed);
@@ -59,14 +59,14 @@ class Function final : public detail::CompiledFunction,
 
   void prepare(const detail::Flat& arguments) override {
     require_no_trace("prepare");
-    const runtime::ThreadState thread = runtime::ThreadState::now();
+    const libtorch::ThreadState thread = libtorch::ThreadState::now();
     if (!find(thread, arguments)) compile(thread, arguments);
   }
 
   std::string explain(const detail::Flat& arguments) override {
     require_no_trace("explain");
     const auto keep = shared_from_this();
-    const runtime::ThreadState thread = runtime::ThreadState::now();
+    const libtorch::ThreadState thread = libtorch::ThreadState::now();
     const std::vector<EntryPtr> entries = snapshot();
     Explanation page;
     page.argument_names = program_->tensor_names(arguments);
@@ -134,14 +134,14 @@ class Function final : public detail::CompiledFunction,
 
  private:
   /// What was hit last is most likely what comes next; then newest first.
-  EntryPtr find(const runtime::ThreadState& thread, const detail::Flat& arguments) const {
+  EntryPtr find(const libtorch::ThreadState& thread, const detail::Flat& arguments) const {
     // guard_on is the user's: it may call reset(), so no lock is held then.
     if (options_.guard_on) return find_in(snapshot(), thread, arguments);
     std::shared_lock lock(mutex_);
     return find_in(entries_, thread, arguments);
   }
 
-  EntryPtr find_in(const std::vector<EntryPtr>& entries, const runtime::ThreadState& thread,
+  EntryPtr find_in(const std::vector<EntryPtr>& entries, const libtorch::ThreadState& thread,
                    const detail::Flat& arguments) const {
     const size_t guess = last_hit_.load(std::memory_order_relaxed);
     if (guess < entries.size() && entries[guess]->guards().hold(thread, arguments)) {
@@ -176,7 +176,8 @@ class Function final : public detail::CompiledFunction,
     return entries_;
   }
 
-  std::string miss_reason(const runtime::ThreadState& thread, const detail::Flat& arguments) const {
+  std::string miss_reason(const libtorch::ThreadState& thread,
+                          const detail::Flat& arguments) const {
     const std::vector<EntryPtr> entries = snapshot();
     if (entries.empty()) return "first call: no entry yet";
     std::string reason;
@@ -196,7 +197,7 @@ class Function final : public detail::CompiledFunction,
   }
 
   /// What a call that no entry serves would do: the entry that it would make, or null.
-  EntryPtr forecast_miss(const runtime::ThreadState& thread, const detail::Flat& arguments,
+  EntryPtr forecast_miss(const libtorch::ThreadState& thread, const detail::Flat& arguments,
                          int64_t entries, std::string& forecast) {
     const std::string reason = "  because: " + miss_reason(thread, arguments) + "\n";
     const char* instead =
@@ -257,7 +258,7 @@ class Function final : public detail::CompiledFunction,
   }
 
   /// Null: the call shall run eagerly. Threads that need the same entry wait for the first of them.
-  EntryPtr compile(const runtime::ThreadState& thread, const detail::Flat& arguments) {
+  EntryPtr compile(const libtorch::ThreadState& thread, const detail::Flat& arguments) {
     // Another thread, or the function itself, may drop the last handle meanwhile.
     const auto keep = shared_from_this();
     for (;;) {
@@ -272,7 +273,7 @@ class Function final : public detail::CompiledFunction,
     }
   }
 
-  EntryPtr compile(const runtime::ThreadState& thread, const detail::Flat& arguments,
+  EntryPtr compile(const libtorch::ThreadState& thread, const detail::Flat& arguments,
                    CompileRegistry::Ticket& ticket) {
     const std::string reason = miss_reason(thread, arguments);
     base::log(base::LogLevel::Info, "miss: " + reason);

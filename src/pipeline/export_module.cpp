@@ -220,7 +220,7 @@ Exported detail::export_module(const FlatFunction& function, const Flat& argumen
   const std::vector<std::string> names = function.tensor_names(apart);
   pipeline::StageLog log("export_module", pipeline::apply_environment({}).dump_dir);
 
-  tracing::Trace trace(apart, state.roles, names);
+  tracing::Trace trace(apart, {.known = state.roles, .names = names});
   log.time("trace", [&] { trace.run(function); });
   const ir::Signature facts =
       log.time("signature", [&] { return signature::read_signature(trace).signature; });

@@ -11,7 +11,7 @@
 #include "pipeline/options.h"
 #include "runtime/bind.h"
 #include "signature/read_signature.h"
-#include "tracing/ambient.h"
+#include "tracing/recording/tracing_state.h"
 #include "tracing/trace.h"
 
 #include <torch/nn/module.h>
@@ -63,12 +63,16 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
   std::optional<tracing::Trace> trace;
   Captured captured;
   const auto run = [&](tracing::Retrace retrace) {
-    trace.emplace(arguments, known_tensors(options), names, std::move(retrace), replacements,
-                  program.own_tensors(arguments));
+    trace.emplace(arguments,
+                  tracing::InputOptions{.known = known_tensors(options),
+                                        .names = names,
+                                        .retrace = std::move(retrace),
+                                        .own_tensors = program.own_tensors(arguments)},
+                  replacements);
     log.time("trace", [&] { captured.run = run_program(program, *trace); });
   };
   run({});
-  if (std::optional<tracing::Retrace> retrace = trace->retrace()) {
+  if (std::optional<tracing::Retrace> retrace = trace->inputs().retrace()) {
     // Stand-ins that were made apart cannot share a write any more.
     trace.reset();
     run(*std::move(retrace));
@@ -83,6 +87,7 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
   captured.result_constants.assign(trace->results().constants.begin(),
                                    trace->results().constants.end());
   captured.counts.zero_fallbacks = trace->recording().metadata().counts().zeros;
+  if (program.is_derived()) *program.derived_traces += captured.counts.traces;
   if (kVerifyEveryStep) ir::verify(captured.joint.graph, "joint");
   log.dump("joint", captured.joint.graph);
   return captured;
@@ -141,9 +146,8 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
     const std::shared_ptr<const Program>& program, const detail::Flat& arguments,
     const Options& options, StageLog& log, CaptureCounts& counts) {
   // What holds when the call begins; the trace may change it.
-  runtime::Guards guards(runtime::ThreadState::now(), arguments, program->tensor_names(arguments),
-                         options);
-  const tracing::ThreadSwitches switches = tracing::ThreadSwitches::now();
+  const libtorch::ThreadState thread = libtorch::ThreadState::now();
+  runtime::Guards guards(thread, arguments, program->tensor_names(arguments), options);
   const std::shared_ptr<Backend> backend = options.backend.resolve();
 
   Captured captured = capture(*program, arguments, options, log);
@@ -162,7 +166,7 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
   log.finish();
   return runtime::bind(
       std::move(artifact), std::move(guards), std::move(captured.joint.lifted),
-      make_backward_compiler(backend, program, options, switches, captured.run.fingerprint));
+      make_backward_compiler(backend, program, options, thread, captured.run.fingerprint));
 }
 
 }  // namespace tandem::pipeline

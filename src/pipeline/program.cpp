@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "ops/op_table.h"
+#include "ops/own/exchange_generator_state.h"
 #include "signature/read_signature.h"
-#include "tracing/draws.h"
 
 #include <algorithm>
 
@@ -15,20 +15,6 @@ detail::Flat own_arguments(const Program& program, const detail::Flat& arguments
   own.tensors.resize(program.own_tensors(arguments));
   return own;
 }
-
-/// The state of the call, for the function; the backward's, for everything after it.
-class CallersSwitches {
- public:
-  explicit CallersSwitches(const Program& program) : before_(tracing::ThreadSwitches::now()) {
-    if (program.is_derived()) program.switches.restore();
-  }
-  ~CallersSwitches() { before_.restore(); }
-  CallersSwitches(const CallersSwitches&) = delete;
-  CallersSwitches& operator=(const CallersSwitches&) = delete;
-
- private:
-  tracing::ThreadSwitches before_;
-};
 
 uint64_t fingerprint(const ir::Graph& graph, ir::NodeId after) {
   uint64_t hash = 14695981039346656037U;
@@ -47,9 +33,12 @@ uint64_t fingerprint(const ir::Graph& graph, ir::NodeId after) {
 /// Sets the generators to where they stood at a call. Returns where they stand.
 std::vector<at::Tensor> exchange_states(const joint::Derivation& derivation,
                                         const std::vector<at::Tensor>& states) {
+  static const auto exchange =
+      ops::kExchangeGeneratorState.handle()
+          .typed<at::Tensor(const at::Tensor&, const std::optional<at::Generator>&)>();
   std::vector<at::Tensor> before;
   for (size_t i = 0; i < states.size(); ++i)
-    before.push_back(tracing::exchange_generator_state(states[i], derivation.generators[i]));
+    before.push_back(exchange.call(states[i], derivation.generators[i]));
   return before;
 }
 
@@ -99,7 +88,9 @@ ProgramRun run_program(const Program& program, tracing::Trace& trace) {
   }
   const ir::NodeId before = trace.recording().graph().last_node();
   {
-    const CallersSwitches switches(program);
+    // The state of the call, for the function; the backward's, for everything after it.
+    std::optional<libtorch::ThreadStateScope> state;
+    if (program.is_derived()) state.emplace(program.thread);
     if (program.is_derived()) {
       trace.run(detail::FlatFunction(
           [&](const detail::Flat& all) { return program.function(own_arguments(program, all)); }));

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "joint/derivation.h"
+#include "libtorch/thread_state.h"
 #include "tandem/function.h"
-#include "tracing/ambient.h"
 #include "tracing/trace.h"
 
 #include <atomic>
@@ -22,7 +22,7 @@ struct Program {
   std::vector<joint::Derivation> derivations{};  // one after the other
 
   // Of the call that is differentiated: the function must run as it did then.
-  tracing::ThreadSwitches switches{};
+  libtorch::ThreadState thread{};
   uint64_t fingerprint = 0;
 
   /// Runs of the function for the sake of its gradients; shared by all that is derived from one

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "tandem/ir/text.h"
-#include "tracing/ambient.h"
+#include "tracing/recording/tracing_state.h"
 #include "tracing/trace.h"
 
 #include <fstream>

@@ -45,7 +45,7 @@ Boxed lower(const Split& parts, std::shared_ptr<Backend> backend) {
   }
   split.signature.lifted_count = 0;
   const size_t arity = split.signature.inputs.size();
-  const runtime::Guards guards(runtime::ThreadState::now(), {}, {}, Options{});
+  const runtime::Guards guards(libtorch::ThreadState::now(), {}, {}, Options{});
   pipeline::StageLog log("lower", {});
   runtime::Artifact artifact = pipeline::lower(
       {.backend = std::string(backend->name()), .split = std::move(split), .guards = guards.rows()},

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ir/text/attachments.h"
 #include "runtime/guards/guard_rows.h"
 #include "tandem/backend.h"
 #include "tandem/stages.h"
@@ -24,7 +25,7 @@ struct AllowedDifferences {
 /// makes what runs of the bytes, or of the graph.
 struct Kernels {
   std::shared_ptr<Executable> ready{};
-  std::string stored{};  // what Executable::save() said
+  ir::Bytes stored{};  // what Executable::save() said
 };
 
 /// The backward for one set of defined tangents, in one state of autocast.
@@ -39,7 +40,8 @@ struct Backward {
 /// that it refers to. Plan and versions to check follow from the signature and the graphs. What
 /// lower makes, what bind() makes an entry of, and what is stored.
 struct Artifact {
-  std::string backend;  // by name
+  std::string tandem{}, libtorch{};  // versions, of one that was stored
+  std::string backend{};             // by name
   AllowedDifferences allowed{};
   ir::Graph joint{};
   Split split{};
@@ -59,9 +61,8 @@ std::vector<at::Generator> generators_of(const Artifact& artifact);
 /// `by` are in that order.
 void replace_generators(Artifact& artifact, const std::vector<at::Generator>& by);
 
-/// An artifact as bytes, and back. An UnsupportedError names what cannot be stored; a UserError
-/// says what is wrong with the bytes.
-std::string write_artifact(const Artifact& artifact);
+/// An artifact as bytes, and back. A UserError says what is wrong with the bytes.
+std::string write_artifact(Artifact artifact);
 Artifact read_artifact(std::string_view bytes);
 
 }  // namespace tandem::runtime

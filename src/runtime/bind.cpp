@@ -10,10 +10,11 @@ namespace {
 void load(Kernels& kernels, const ir::Graph& graph, const CompileContext& context,
           Backend& backend) {
   if (kernels.ready) return;
-  if (!kernels.stored.empty()) kernels.ready = backend.load(kernels.stored, graph, context);
+  if (!kernels.stored.data.empty())
+    kernels.ready = backend.load(kernels.stored.data, graph, context);
   // Of a backend that stores nothing, or that has other plans for this machine.
   if (!kernels.ready) kernels.ready = backend.compile(graph, context);
-  kernels.stored.clear();
+  kernels.stored.data.clear();
 }
 
 void bind_generators(Artifact& artifact, const std::vector<at::Generator>& given) {

@@ -15,7 +15,7 @@ EntryState::EntryState(Artifact artifact, Guards guards, std::vector<at::Tensor>
       plan_(make_call_plan(artifact_.split)),
       guards_(std::move(guards)),
       has_checks_(ops::has_run_time_checks(artifact_.split.forward)),
-      gradients_(compiler, guards_.were_loaded()) {
+      gradients_(signature().training ? compiler : nullptr, guards_.were_loaded()) {
   if (!signature().training) return;
   backward_ = std::make_unique<BackwardKernels>(artifact_, std::move(compiler));
   if (!gradients_.can_make()) return;

@@ -1,9 +1,10 @@
 #include "signature/output_facts.h"
 
 #include "base/error.h"
+#include "libtorch/node_names.h"
 #include "signature/storage_of.h"
-#include "tracing/operand_text.h"
-#include "tracing/traced_tensor.h"
+#include "tracing/recording/operand_text.h"
+#include "tracing/recording/traced_tensor.h"
 
 #include <ATen/FunctionalStorageImpl.h>
 #include <ATen/FunctionalTensorWrapper.h>
@@ -30,7 +31,7 @@ at::FunctionalTensorWrapper& wrapper_of(const at::Tensor& tensor) {
 bool made_by_custom_function(const at::Tensor& tensor, const autograd::Node* until = nullptr) {
   const autograd::Node* node = tensor.grad_fn().get();
   while (node != nullptr && node != until) {
-    if (node->name().find("CppNode") != std::string::npos) return true;
+    if (libtorch::is_custom_function(*node)) return true;
     if (!tensor.is_view() || node->num_outputs() != 1) return false;
     node = node->next_edge(0).function.get();
   }

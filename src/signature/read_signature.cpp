@@ -3,7 +3,7 @@
 #include "signature/input_checks.h"
 #include "signature/input_facts.h"
 #include "signature/view_replays.h"
-#include "tracing/traced_tensor.h"
+#include "tracing/recording/traced_tensor.h"
 
 namespace tandem::signature {
 namespace {
@@ -115,7 +115,7 @@ Reading read_signature(tracing::Trace& trace, Effects effects) {
   }
   order_counters(signature.inputs);
   add_groups(trace, position, reading);
-  for (ir::EqualityFacts facts : trace.equalities()) {
+  for (ir::EqualityFacts facts : trace.inputs().equalities()) {
     facts.a = position[static_cast<size_t>(facts.a)];
     facts.b = position[static_cast<size_t>(facts.b)];
     signature.equalities.push_back(facts);

@@ -5,8 +5,8 @@
 #include "ops/memory/view_replay.h"
 #include "ops/op_table.h"
 #include "signature/storage_of.h"
-#include "tracing/ambient.h"
-#include "tracing/traced_tensor.h"
+#include "tracing/recording/traced_tensor.h"
+#include "tracing/recording/tracing_state.h"
 
 #include <ATen/FunctionalStorageImpl.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -225,7 +225,7 @@ class Replays {
     } else if (const auto member = member_above(result, value)) {
       facts.source = *member;
       replay(ir::CallTensor::input(*member), true,
-             inputs_[static_cast<size_t>(*member)]->entry_value, value, index);
+             inputs_[static_cast<size_t>(*member)]->first_value, value, index);
     } else {
       replay(ir::CallTensor::input(facts.source), true, whole_of(result), value, index);
     }
@@ -328,11 +328,11 @@ class Replays {
       const ir::InputFacts& input = reading_.signature.inputs[i];
       if (!input.metadata_changed || input.data_written || input.group >= 0 ||
           !result._base().is_same(inputs_[i]->tensor) ||
-          !has_path(inputs_[i]->entry_value, value)) {
+          !has_path(inputs_[i]->first_value, value)) {
         continue;
       }
       facts.source = static_cast<int64_t>(i);
-      replay(ir::CallTensor::input(facts.source), true, inputs_[i]->entry_value, value, index);
+      replay(ir::CallTensor::input(facts.source), true, inputs_[i]->first_value, value, index);
       return true;
     }
     return false;
@@ -345,7 +345,7 @@ class Replays {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       const tracing::StandIn& one = *inputs_[i];
       if (one.group < 0 || reading_.signature.inputs[i].duplicate_of >= 0 ||
-          storage_of(one.tensor) != storage_of(result) || !has_path(one.entry_value, value)) {
+          storage_of(one.tensor) != storage_of(result) || !has_path(one.first_value, value)) {
         continue;
       }
       const bool named = result.is_view() && result._base().is_same(one.tensor);

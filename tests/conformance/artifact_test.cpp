@@ -42,9 +42,15 @@ const std::set<std::string>& chosen_cases() {
       "test_input_mutation_aliases_other_input",
       "test_input_mutation_noncontiguous",
       "test_batchnorm",
+      "test_functionalized_rng_codegen_training",
       "closure over a parameter and a written buffer",
       "closure over a module with batch norm",
-      "dropout",
+      "argument is a closed-over tensor",
+      "base and view, the view written",
+      "saved, then overwritten",
+      "split of the input",
+      "two arguments written, each from the other",
+      "custom function that writes its input",
   };
   return kCases;
 }
@@ -156,7 +162,7 @@ std::vector<std::string> judge_loaded(const Item& item, const std::filesystem::p
   const Call call = [&](Tensors& arguments) {
     const detail::Flat flat = detail::flatten(arguments);
     if (!entry) entry = load(file, inputs);
-    const auto miss = entry->guards().mismatch(runtime::ThreadState::now(), flat);
+    const auto miss = entry->guards().mismatch(libtorch::ThreadState::now(), flat);
     if (miss) found.push_back("guards do not hold: " + *miss);
     return detail::unflatten<Tensors>(runtime::call(entry, flat));
   };
@@ -173,7 +179,8 @@ std::vector<std::string> judge_loaded(const Item& item, const std::filesystem::p
   return found;
 }
 
-/// What the other process runs; alone it does nothing.
+/// What the other process runs; alone it does nothing. With ARTIFACTS_OF_ALL_CASES both look at the
+/// whole suite, of which some cases have expectations that a stored entry cannot meet.
 TEST(Artifact, WritesForAnotherProcess) {
   const char* const folder = std::getenv("ARTIFACT_FOLDER");
   if (folder == nullptr) GTEST_SKIP() << "run by Artifact.RunsInAnotherProcess";
@@ -181,7 +188,11 @@ TEST(Artifact, WritesForAnotherProcess) {
   const std::vector<Item> all = items();
   for (size_t i = 0; i < all.size(); ++i) {
     SCOPED_TRACE(all[i].name);
-    write(all[i], std::filesystem::path(folder) / std::to_string(i));
+    try {
+      write(all[i], std::filesystem::path(folder) / std::to_string(i));
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+    }
   }
 }
 
@@ -300,7 +311,7 @@ TEST_F(Stored, AGuardOfTheHostMustBeGivenAgain) {
   runtime::Bindings bindings;
   bindings.watched.guard_on = [&] { return now; };
   const auto entry = runtime::bind(artifact, bindings);
-  const runtime::ThreadState thread = runtime::ThreadState::now();
+  const libtorch::ThreadState thread = libtorch::ThreadState::now();
   EXPECT_TRUE(entry->guards().hold(thread, detail::flatten(x_)));
   now = 4;
   EXPECT_FALSE(entry->guards().hold(thread, detail::flatten(x_)));

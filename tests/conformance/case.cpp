@@ -63,7 +63,7 @@ void Session::judge(const MakeProgram& make, const Settings& settings) {
 
 void Session::judge(const std::function<Inputs()>& inputs,
                     const std::function<Tensors(Tensors&)>& function, const Settings& settings) {
-  judge([&] { return Program{inputs, function}; }, settings);
+  judge([=] { return Program{inputs, function}; }, settings);
 }
 
 void Session::missing(const std::string& what) { throw std::logic_error("missing: " + what); }

@@ -319,6 +319,21 @@ TEST(TraceErrors, AutocastLeftChanged) {
   EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
 }
 
+TEST(TraceErrors, AutocastLeftWithAnotherDtype) {
+  const auto dtype = at::autocast::get_autocast_dtype(at::kCPU);
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  const std::string text = unsupported(
+      [](const T& x) {
+        at::autocast::set_autocast_dtype(at::kCPU, at::kHalf);
+        return x * 2;
+      },
+      torch::ones({3}));
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  EXPECT_EQ(text.substr(0, text.find('\n')),
+            "trace: the function leaves autocast changed behind it");
+  EXPECT_EQ(at::autocast::get_autocast_dtype(at::kCPU), dtype);
+}
+
 struct ReadsAValue : torch::autograd::Function<ReadsAValue> {
   static inline std::string line;
   static T forward(torch::autograd::AutogradContext*, const T& x) { return x.exp(); }

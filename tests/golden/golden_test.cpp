@@ -13,6 +13,7 @@
 // TANDEM_UPDATE_GOLDEN=1 writes what came out into the files; review the diff.
 
 #include "backends/eager/eager_backend.h"
+#include "backends/llvm_cpu/cpu_target.h"
 #include "loops/host/host_list.h"
 #include "loops/host/kernel_backend.h"
 #include "passes/decompose.h"
@@ -110,7 +111,7 @@ std::string run_partition(const Partitioner& partitioner, std::vector<ir::Graph>
 std::string run_lower(bool fast, std::vector<ir::Graph> graphs) {
   namespace loops = loops;
   const auto judge = backends::eager::make_backend();
-  const auto compiler = loops::make_reference_compiler();
+  const auto compiler = loops::make_reference_compiler(*backends::llvm_cpu::cpu_target());
   CompileContext context;
   context.rounding = fast ? Rounding::fast : Rounding::eager;
   context.random = fast ? Random::fast : Random::eager;

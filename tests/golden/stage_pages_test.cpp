@@ -148,10 +148,10 @@ std::string print_recording(const torch::nn::Linear& fc, F& step, const at::Tens
                             const at::Tensor& y) {
   const detail::Flat arguments = detail::flatten(x, y);
   const auto function = detail::Typed<at::Tensor(at::Tensor, at::Tensor)>::flat_function(step);
-  tracing::Trace trace(arguments,
-                       {{fc->weight.unsafeGetTensorImpl(), ir::Descriptor::param("weight")},
-                        {fc->bias.unsafeGetTensorImpl(), ir::Descriptor::param("bias")}},
-                       function.tensor_names(arguments));
+  tracing::Trace trace(
+      arguments, {.known = {{fc->weight.unsafeGetTensorImpl(), ir::Descriptor::param("weight")},
+                            {fc->bias.unsafeGetTensorImpl(), ir::Descriptor::param("bias")}},
+                  .names = function.tensor_names(arguments)});
   trace.run(function);
   return ir::print(trace.recording().graph());
 }

@@ -143,6 +143,14 @@ class Tools(Case):
                           "fly does not exist", "--high does not exist")
 
 
+    def test_outputs(self):
+        test = 'self.expect(out="graph g: 2 nodes\\n"\n                 "  output 0   f32[4]\\n")'
+        page = "## tandem run\n`--seed`\n```\n$ tandem run g.tdm\ngraph g: 3 nodes\n  output 0  f32[4]\n```\n"
+        self.assert_fine({"docs/reference/cli.md": page, "tests/cli/cli_test.py": test})
+        self.assert_found({"docs/reference/cli.md": page.replace("nodes", "ops"), "tests/cli/cli_test.py": test},
+                          "expects no line: graph g: 3 ops")
+
+
 class Errors(Case):
     head = "| stage | class | text |\n| --- | --- | --- |\n"
     files = {"src/trace.cpp": 'TANDEM_REQUIRE(ok, "trace", "the tensor of argument ", i, " is sparse", "\\n  remedy: x");\n',
@@ -155,6 +163,11 @@ class Errors(Case):
                           "nothing raises: the tensor of argument 3 has gone to sleep")
         self.assert_fine({"docs/reference/errors.md": self.head + "| `trace` | | `it has gone to sleep 3 times` |\n",
                           "tests/x_test.cpp": 'EXPECT_EQ(text, "it has "\n  "gone to sleep 7 times");'})
+
+    def test_labels(self):
+        page = "| label | x |\n| --- | --- |\n| `remedy` | x |\n\n" + self.files["docs/reference/errors.md"]
+        self.assert_fine({"docs/reference/errors.md": page})
+        self.assert_found({"docs/reference/errors.md": page.replace("`remedy`", "`help`")}, "remedy is missing", "help does not exist")
 
     def test_a_stage_without_a_row(self):
         self.assert_found({"docs/reference/errors.md": self.head + "| `ops` | | |\n"}, "the stage trace has no row")

@@ -19,7 +19,7 @@ inline std::unique_ptr<tracing::Trace> run_trace(const Tensors& arguments,
   detail::Flat flat;
   flat.tensors.assign(arguments.begin(), arguments.end());
   auto trace = std::make_unique<tracing::Trace>(
-      flat, tracing::KnownTensors{}, std::vector<std::string>(arguments.size(), "argument"));
+      flat, tracing::InputOptions{.names = std::vector<std::string>(arguments.size(), "argument")});
   trace->run([&](const detail::Flat& in) {
     const Tensors results = fn(Tensors(in.tensors.begin(), in.tensors.end()));
     detail::Flat out;

@@ -1,6 +1,5 @@
 #include "backends/eager/program.h"
 #include "base/error.h"
-#include "ir/ivalue.h"
 #include "ops/op_table.h"
 #include "tandem/ir/type.h"
 
@@ -101,8 +100,9 @@ class Assembler {
     Instruction instruction{.op = node.op()};
     const auto& schema = node.op().schema();
     for (size_t i = 0; i < node.operands().size(); ++i) {
-      instruction.arguments.push_back(
-          argument(graph, node.operands()[i], schema.arguments()[i].real_type(), source_of));
+      instruction.arguments.push_back(ops::boxed_argument<Source>(
+          graph, node.operands()[i], schema.arguments()[i].real_type(), source_of,
+          [this](c10::IValue value) { return constant(std::move(value)); }));
     }
     instruction.shape = node.result_shape();
     std::vector<Source> results;
@@ -121,26 +121,6 @@ class Assembler {
     program_.stack_size = std::max(program_.stack_size, instruction.arguments.size() + 1);
     program_.instructions.push_back(std::move(instruction));
     return results;
-  }
-
-  template <class SourceOf>
-  Argument argument(const ir::Graph& graph, const ir::Operand& operand,
-                    const c10::TypePtr& schema_type, const SourceOf& source_of) {
-    if (const auto* id = operand.get_if<ir::ValueId>(); id != nullptr && *id != ir::kNoValue) {
-      return {Argument::Kind::Single, {source_of(*id)}};
-    }
-    if (const auto* ids = operand.get_if<ir::Operand::Values>()) {
-      const auto* list = schema_type->castRaw<c10::ListType>();
-      TANDEM_CHECK(list != nullptr, "lower", "a list of values for an argument of type ",
-                   schema_type->str());
-      const bool optional = list->getElementType()->kind() == c10::TypeKind::OptionalType;
-      Argument argument{optional ? Argument::Kind::OptionalTensors : Argument::Kind::Tensors, {}};
-      for (ir::ValueId id : *ids) argument.sources.push_back(source_of(id));
-      return argument;
-    }
-    c10::IValue value =
-        ir::to_ivalue(graph, operand, schema_type, [](ir::ValueId) { return at::Tensor(); });
-    return {Argument::Kind::Single, {constant(std::move(value))}};
   }
 
   Source constant(c10::IValue value) {

@@ -4,7 +4,6 @@
 #include "base/error.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/core/List.h>
 #include <ATen/core/stack.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -28,10 +27,10 @@ bool may_overwrite(const at::Tensor& tensor) {
 
 namespace {
 
-/// The values of one run.
-class Frame {
+/// One run of a program, with its values.
+class Interpreter {
  public:
-  Frame(const Program& program, std::span<at::Tensor> inputs)
+  Interpreter(const Program& program, std::span<at::Tensor> inputs)
       : program_(program), inputs_(inputs), slots_(program.slot_count) {
     stack_.reserve(program.stack_size);
   }
@@ -61,33 +60,9 @@ class Frame {
     return c10::IValue(at::Tensor());
   }
 
-  void push(const Argument& argument) {
-    switch (argument.kind) {
-      case Argument::Kind::Single:
-        stack_.push_back(take(argument.sources[0]));
-        return;
-      case Argument::Kind::Tensors: {
-        c10::List<at::Tensor> list;
-        list.reserve(argument.sources.size());
-        for (const Source& source : argument.sources) list.push_back(take(source).toTensor());
-        stack_.emplace_back(std::move(list));
-        return;
-      }
-      case Argument::Kind::OptionalTensors: {
-        c10::List<std::optional<at::Tensor>> list;
-        list.reserve(argument.sources.size());
-        for (const Source& source : argument.sources) {
-          at::Tensor tensor = take(source).toTensor();
-          list.push_back(tensor.defined() ? std::make_optional(std::move(tensor)) : std::nullopt);
-        }
-        stack_.emplace_back(std::move(list));
-        return;
-      }
-    }
-  }
-
   void execute(const Instruction& instruction) {
-    for (const Argument& argument : instruction.arguments) push(argument);
+    for (const Argument& argument : instruction.arguments)
+      ops::push(stack_, argument, [this](const Source& source) { return take(source); });
     // Asked when all operands are on the stack: a view of operand 0 among them counts as a second
     // owner.
     const bool overwrite =
@@ -97,34 +72,12 @@ class Frame {
      : copy    ? *instruction.reshape
                : instruction.op)
         .callBoxed(stack_);
-    pop_results(instruction);
-  }
-
-  void pop_results(const Instruction& instruction) {
     // A write may be recorded without its result, which is an argument.
-    if (instruction.results.empty()) {
-      stack_.clear();
-      return;
-    }
-    TANDEM_CHECK(stack_.size() == instruction.shape.size(), "lower", "an op returned ",
-                 stack_.size(), " results, the graph has ", instruction.shape.size());
-    size_t next = 0;
-    for (size_t i = 0; i < stack_.size(); ++i) {
-      if (instruction.shape[i] == ir::kSingle) {
-        store(instruction.results[next++], std::move(stack_[i]));
-        continue;
-      }
-      c10::List<at::Tensor> list = std::move(stack_[i]).toTensorList();
-      TANDEM_CHECK(static_cast<int64_t>(list.size()) == instruction.shape[i], "lower",
-                   "an op returned a list of ", list.size(), " tensors, the graph has ",
-                   instruction.shape[i]);
-      for (size_t j = 0; j < list.size(); ++j) store(instruction.results[next++], list.extract(j));
-    }
-    stack_.clear();
-  }
-
-  void store(int32_t slot, c10::IValue value) {
-    if (slot != kDropped) slots_[static_cast<size_t>(slot)] = std::move(value);
+    if (instruction.results.empty()) return stack_.clear();
+    ops::pop_results(stack_, instruction.shape, [&](size_t index, c10::IValue value) {
+      const int32_t slot = instruction.results[index];
+      if (slot != kDropped) slots_[static_cast<size_t>(slot)] = std::move(value);
+    });
   }
 
   const Program& program_;
@@ -144,7 +97,7 @@ class EagerExecutable final : public Executable {
     // The graph was recorded below autograd, version counting and autocast, and runs there.
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     c10::impl::ExcludeDispatchKeyGuard below_autocast(c10::autocast_dispatch_keyset);
-    return Frame(program_, inputs).run();
+    return Interpreter(program_, inputs).run();
   }
 
  private:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "ops/boxed_call.h"
 #include "tandem/backend.h"
 #include "tandem/ir/graph.h"
 
@@ -18,15 +19,10 @@ struct Source {
   enum class Kind : uint8_t { Constant, Slot, Input, Undefined };
   Kind kind = Kind::Undefined;
   bool last_use = false;  // the handle moves on; an input moves only if the caller gave it away
-  int32_t index = 0;      // into the constants, the frame or the inputs
+  int32_t index = 0;      // into the constants, the slots or the inputs
 };
 
-/// One argument of a call.
-struct Argument {
-  enum class Kind : uint8_t { Single, Tensors, OptionalTensors };
-  Kind kind = Kind::Single;
-  std::vector<Source> sources{};  // one of a Single
-};
+using Argument = ops::BoxedArgument<Source>;
 
 /// One call of an operator with everything ready that does not depend on the data.
 struct Instruction {
@@ -43,8 +39,8 @@ struct Instruction {
 };
 inline constexpr int32_t kDropped = -1;
 
-/// A graph made ready to be interpreted. Immutable after `assemble`; a run keeps its state in a
-/// frame.
+/// A graph made ready to be interpreted. Immutable after `assemble`; a run keeps its state in an
+/// interpreter.
 struct Program {
   std::vector<c10::IValue> constants{};
   std::vector<Instruction> instructions{};

@@ -1,5 +1,6 @@
 #include "backends/llvm_cpu/cpu_compiler.h"
 
+#include "backends/llvm_cpu/cpu_target.h"
 #include "backends/llvm_cpu/loader.h"
 #include "backends/llvm_cpu/object_code.h"
 #include "backends/llvm_cpu/parallel.h"
@@ -175,7 +176,7 @@ class CpuKernel final : public CompiledKernel {
     }
   }
 
-  bool run(std::span<void* const> buffers) const override {
+  bool launch(std::span<void* const> buffers, const c10::Stream&) const override {
     // Timed at first, then now and then: enough to know the best, too little to matter.
     const uint32_t number = runs_.fetch_add(1, std::memory_order_relaxed);
     if (number >= 32 && number % 64 != 0) return run_stages(buffers);
@@ -293,7 +294,7 @@ double measure_copy() {
 class CpuCompiler final : public KernelCompiler {
  public:
   explicit CpuCompiler(std::optional<InstructionSet> set) : set_(set) {}
-  std::string_view name() const override { return "cpu"; }
+  const loops::Target& target() const override { return *cpu_target(); }
 
   double copy_bytes_per_second() override {
     static const double bandwidth = measure_copy();

@@ -1,5 +1,7 @@
 #include "backends/llvm_cpu/schedule.h"
 
+#include "backends/llvm_cpu/cpu_target.h"
+
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
@@ -72,9 +74,7 @@ double cost(const Instruction& line) {
     case LoopOp::Acosh:
     case LoopOp::Atanh:
     case LoopOp::Erfc:
-    case LoopOp::Erfinv:
     case LoopOp::Lgamma:
-    case LoopOp::Digamma:
     case LoopOp::Pow:
     case LoopOp::Atan2:
     case LoopOp::Hypot:
@@ -191,24 +191,17 @@ int sweeps(const Kernel& kernel) {
   return count;
 }
 
-// What does not fit into a core's own cache: the memory would rest while a row that has come is
-// computed with.
-constexpr int64_t kLargeBytes = 4 << 20;
-
-// More than a last-level cache keeps.
-constexpr int64_t kStreamedBytes = 40 << 20;
-
 bool exceeds_caches(const Kernel& kernel) {
   int64_t bytes = 0;
   for (const Buffer& buffer : kernel.buffers)
     if (buffer.role != BufferRole::Scratch) bytes += buffer.elements * element_bytes(buffer.dtype);
-  return bytes >= kStreamedBytes;
+  return bytes >= Caches::kSharedBytes;
 }
 
 bool is_large(const Kernel& kernel) {
   return std::ranges::any_of(kernel.buffers, [](const Buffer& buffer) {
     return buffer.role == BufferRole::In &&
-           buffer.elements * element_bytes(buffer.dtype) >= kLargeBytes;
+           buffer.elements * element_bytes(buffer.dtype) >= Caches::kCoreBytes;
   });
 }
 

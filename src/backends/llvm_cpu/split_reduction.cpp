@@ -33,7 +33,7 @@ int64_t parts_of(int64_t extent) {
   return 1;
 }
 
-bool can_be_cut(const Kernel& kernel, size_t dim) {
+bool can_be_split(const Kernel& kernel, size_t dim) {
   int inner = 0;
   for (const Phase& phase : kernel.phases) {
     inner += phase.inner;
@@ -81,13 +81,13 @@ std::optional<SplitReduction> split_reduction(const Kernel& kernel) {
   if (kept == kernel.dims.size()) return std::nullopt;
   if (kernel.kept_count() > kFewResults) return std::nullopt;
   if (kernel.kept_count() * kernel.reduced_count() < kWorthSplitting) return std::nullopt;
-  size_t cut = kept;
+  size_t longest = kept;
   for (size_t dim = kept; dim < kernel.dims.size(); ++dim)
-    if (kernel.dims[dim].extent > kernel.dims[cut].extent) cut = dim;
-  const int64_t parts = parts_of(kernel.dims[cut].extent);
-  if (parts == 1 || !can_be_cut(kernel, cut)) return std::nullopt;
-  const int64_t piece = kernel.dims[cut].extent / parts;
-  // Rows that one thread each takes anyway are not cut.
+    if (kernel.dims[dim].extent > kernel.dims[longest].extent) longest = dim;
+  const int64_t parts = parts_of(kernel.dims[longest].extent);
+  if (parts == 1 || !can_be_split(kernel, longest)) return std::nullopt;
+  const int64_t piece = kernel.dims[longest].extent / parts;
+  // Rows that one thread each takes anyway are not split.
   if (kernel.kept_count() >= kManyRows && walks_rows(kernel)) return std::nullopt;
 
   SplitReduction result{kernel, kernel};
@@ -103,11 +103,11 @@ std::optional<SplitReduction> split_reduction(const Kernel& kernel) {
   // ---- partial: one more kept dim, before all others ----
   Kernel& partial = result.partial;
   partial.name += "_partial";
-  partial.dims[cut].extent = piece;
+  partial.dims[longest].extent = piece;
   partial.dims.insert(partial.dims.begin(), {"part", parts});
   ++partial.kept;
   for (Access& access : partial.accesses)
-    access.strides.insert(access.strides.begin(), access.strides[cut] * piece);
+    access.strides.insert(access.strides.begin(), access.strides[longest] * piece);
   for (Instruction& line : partial.body)
     if (line.op == LoopOp::Index) ++line.slot;
   partial.body.resize(static_cast<size_t>(kernel.phases[inner].end));

@@ -4,6 +4,9 @@
 #include "ir/tensor_data.h"
 #include "shapes/stable_hash.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <span>
@@ -22,6 +25,7 @@ static_assert(std::endian::native == std::endian::little, "packed as memory has 
 
 constexpr std::string_view kMagic = "TDMPACK1";
 constexpr int64_t kInlineElements = 64;
+constexpr int64_t kUndefined = -1, kMostGenerators = 10000;
 
 uint64_t checksum(std::string_view bytes) { return shapes::StableHash().add(bytes).value(); }
 
@@ -65,6 +69,22 @@ int64_t Attachments::add(std::string bytes) {
 const std::string* Attachments::find(int64_t index) const {
   const bool known = index >= 0 && static_cast<size_t>(index) < all_.size();
   return known ? &all_[static_cast<size_t>(index)] : nullptr;
+}
+
+int64_t Attachments::number_of(const at::Generator& generator) {
+  if (!generator.defined()) return kUndefined;
+  const auto known = std::ranges::find(generators_, generator);
+  const int64_t number = known - generators_.begin();
+  if (known == generators_.end()) generators_.push_back(generator);
+  return number;
+}
+
+std::optional<at::Generator> Attachments::generator(int64_t number) {
+  if (number == kUndefined) return at::Generator();
+  if (number < 0 || number >= kMostGenerators) return std::nullopt;
+  while (generators_.size() <= static_cast<size_t>(number))
+    generators_.push_back(at::detail::createCPUGenerator());
+  return generators_[static_cast<size_t>(number)];
 }
 
 bool Attachments::takes(const at::Tensor& constant) const {

@@ -3,7 +3,10 @@
 #include "ir/text/parser.h"
 #include "ir/text/printer.h"
 
+#include <ATen/core/Generator.h>
+
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +19,8 @@ struct Bytes {
   friend bool operator==(const Bytes&, const Bytes&) = default;
 };
 
-/// What the text of records refers to by number: bytes, and tensor constants too large to read.
+/// What the text of records refers to by number: bytes, tensor constants too large to read, and
+/// generators.
 class Attachments final : public ConstantStore, public ConstantSource {
  public:
   Attachments() = default;
@@ -27,12 +31,18 @@ class Attachments final : public ConstantStore, public ConstantSource {
   const std::string* find(int64_t index) const;
   const std::vector<std::string>& all() const { return all_; }
 
+  /// Generators belong to a process. Their numbers are given in the order in which they are met;
+  /// what is read has others in their place, each number the same one.
+  int64_t number_of(const at::Generator& generator);
+  std::optional<at::Generator> generator(int64_t number);
+
   bool takes(const at::Tensor& constant) const override;
   void append_reference(std::string& out, const at::Tensor& constant) override;
   std::string load(int64_t index, uint64_t checksum, std::vector<std::byte>& bytes) override;
 
  private:
   std::vector<std::string> all_;
+  std::vector<at::Generator> generators_;
 };
 
 /// A text with its attachments as one string of bytes; a checksum tells when it is damaged.

@@ -3,6 +3,7 @@
 #include "ir/tensor_data.h"
 #include "ir/text/attachments.h"
 #include "ir/text/cursor.h"
+#include "ir/text/field.h"
 #include "ir/text/parser.h"
 #include "ir/text/printer.h"
 #include "ir/text/words.h"
@@ -10,12 +11,15 @@
 #include "tandem/ir/text.h"
 
 #include <array>
+#include <complex>
 #include <concepts>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <utility>
+#include <variant>
 #include <vector>
 
 /// Structs as text that parses back, from one list of their fields:
@@ -33,14 +37,6 @@
 /// A field that has the value which it has in a struct just made is left out.
 namespace tandem::ir {
 
-template <class Struct, class T>
-struct Field {
-  const char* name;
-  T Struct::* member;
-};
-template <class Struct, class T>
-Field(const char*, T Struct::*) -> Field<Struct, T>;
-
 template <class T>
 concept Record = requires(const T* record) { fields(record); };
 template <class T>
@@ -54,6 +50,10 @@ template <class T>
 inline constexpr bool is_optional = false;
 template <class T>
 inline constexpr bool is_optional<std::optional<T>> = true;
+template <class T>
+inline constexpr bool is_variant = false;
+template <class... T>
+inline constexpr bool is_variant<std::variant<T...>> = true;
 
 /// By value, as the text has it.
 template <class T>
@@ -122,7 +122,17 @@ class RecordWriter {
     } else if constexpr (std::is_same_v<T, c10::ScalarType>) {
       out_ += value == c10::ScalarType::Undefined ? "none" : dtype_word(value);
     } else if constexpr (std::is_same_v<T, Graph>) {
-      append_graph(out_, value, attachments_);
+      graph(value);
+    } else if constexpr (is_variant<T>) {
+      append_integer(out_, static_cast<int64_t>(value.index()));
+      out_ += ':';
+      std::visit([&](const auto& alternative) { write(alternative); }, value);
+    } else if constexpr (std::is_same_v<T, std::complex<double>>) {
+      append_float(out_, value.real());
+      out_ += ' ';
+      append_float(out_, value.imag());
+    } else if constexpr (std::is_same_v<T, at::Generator>) {
+      append_integer(out_, attachments_->number_of(value));
     } else if constexpr (std::is_same_v<T, Bytes>) {
       out_ += '@';
       append_integer(out_, attachments_->add(value.data));
@@ -132,6 +142,14 @@ class RecordWriter {
   }
 
  private:
+  /// A graph names its generators by its own numbers.
+  void graph(const Graph& graph) {
+    append_graph(out_, graph, attachments_);
+    if (graph.generators().empty()) return;
+    out_ += "generators ";
+    list(graph.generators());
+  }
+
   template <class T>
   void record(const T& value) {
     static const T kJustMade{};
@@ -217,7 +235,18 @@ class RecordReader {
       cursor_.expect_word(name);
       return *dtype;
     } else if constexpr (std::is_same_v<T, Graph>) {
-      return parse_graph(cursor_, attachments_);
+      return graph();
+    } else if constexpr (is_variant<T>) {
+      return alternative<T>(std::make_index_sequence<std::variant_size_v<T>>());
+    } else if constexpr (std::is_same_v<T, std::complex<double>>) {
+      const double real = cursor_.expect_float();
+      return {real, cursor_.expect_float()};
+    } else if constexpr (std::is_same_v<T, at::Generator>) {
+      const size_t start = cursor_.position();
+      const auto found =
+          attachments_ ? attachments_->generator(cursor_.expect_integer()) : std::nullopt;
+      if (!found) cursor_.fail_at(start, "no generator may have this number");
+      return *found;
     } else if constexpr (std::is_same_v<T, Bytes>) {
       cursor_.expect('@');
       const std::string* found =
@@ -230,6 +259,30 @@ class RecordReader {
   }
 
  private:
+  Graph graph() {
+    Graph graph = parse_graph(cursor_, attachments_);
+    if (!cursor_.take_word("generators")) return graph;
+    const auto generators = read<std::vector<at::Generator>>();
+    for (size_t i = 0; i < generators.size(); ++i)
+      graph.bind_generator({static_cast<int64_t>(i)}, generators[i]);
+    return graph;
+  }
+
+  template <class T, size_t... kIndex>
+  T alternative(std::index_sequence<kIndex...>) {
+    const size_t start = cursor_.position();
+    const auto index = static_cast<size_t>(cursor_.expect_integer());
+    cursor_.expect(':');
+    std::optional<T> value;
+    const auto read_one = [&]<size_t kOne>() {
+      if (index == kOne)
+        value.emplace(std::in_place_index<kOne>, read<std::variant_alternative_t<kOne, T>>());
+    };
+    (read_one.template operator()<kIndex>(), ...);
+    if (!value) cursor_.fail_at(start, "there is no such alternative");
+    return *std::move(value);
+  }
+
   template <class T>
   T record() {
     T value{};

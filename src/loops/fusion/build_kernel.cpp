@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "loops/fusion/loop_order.h"
+#include "shapes/reach.h"
 
 #include <algorithm>
 #include <bit>
@@ -15,25 +16,16 @@ namespace {
 
 using Loops = IndexSpace::Loops;
 
-// A row of scratch has to stay in the first-level cache to be cheaper than computing again.
-constexpr int64_t kMostScratchBytes = 16 * 1024;
-
-int64_t reach(const ir::TensorType& type) {
-  int64_t last = 0;
-  for (size_t d = 0; d < type.sizes.size(); ++d)
-    last += (type.sizes[d].value() - 1) * type.strides[d].value();
-  return last + 1;
-}
-
 class KernelBuilder {
  public:
-  KernelBuilder(const ir::Graph& graph, const FusionPlan& plan, const Group& group,
-                const Views& views, const std::vector<std::string>& names)
+  KernelBuilder(const ir::Graph& graph, const FusionPlan& plan, const KernelGroup& group,
+                const Views& views, const std::vector<std::string>& names, const Target& target)
       : graph_(graph),
         plan_(plan),
         group_(group),
         views_(views),
         names_(names),
+        target_(target),
         loops_(group.space.leaves()),
         body_(reduced_flags()) {
     for (size_t i = 0; i < loops_.size(); ++i) loop_at_.emplace(loops_[i], static_cast<int32_t>(i));
@@ -117,7 +109,7 @@ class KernelBuilder {
         } else if (stored_.contains(id)) {
           stages |= uint64_t{1} << member->stage;
         } else if (std::popcount(wanted) > 1 && member->rule->weight == Weight::Heavy &&
-                   row * 8 <= kMostScratchBytes) {
+                   row * 8 <= target_.limits.kept_row_bytes) {
           kept_row_.insert(id);
           stages |= wanted & (~wanted + 1);
         } else {
@@ -211,10 +203,11 @@ class KernelBuilder {
         buffer_at_.try_emplace(root, static_cast<int32_t>(out_.kernel.buffers.size()));
     if (is_new) {
       const ir::TensorType& type = *graph_.value(root).tensor_type();
-      out_.kernel.buffers.push_back({.name = "b_" + names_[static_cast<size_t>(root)],
-                                     .role = role,
-                                     .dtype = type.dtype,
-                                     .elements = reach(type)});
+      out_.kernel.buffers.push_back(
+          {.name = "b_" + names_[static_cast<size_t>(root)],
+           .role = role,
+           .dtype = type.dtype,
+           .elements = shapes::reach(type.static_sizes(), type.static_strides())});
       out_.buffers.push_back(root);
     }
     return it->second;
@@ -248,10 +241,10 @@ class KernelBuilder {
 
   Access access(ir::ValueId id, const DimLoops& loops) {
     const ir::TensorType& type = *graph_.value(id).tensor_type();
-    const Place& place = views_.place(id);
-    Access access{.buffer = buffer_of(
-                      place.root, made_.contains(place.root) ? BufferRole::Out : BufferRole::In),
-                  .offset = place.offset};
+    const Address& address = views_.address(id);
+    Access access{.buffer = buffer_of(address.root, made_.contains(address.root) ? BufferRole::Out
+                                                                                 : BufferRole::In),
+                  .offset = address.offset};
     access.strides.resize(loops_.size());
     for (size_t d = 0; d < type.sizes.size(); ++d) {
       TANDEM_CHECK(loops[d].has_value(), "lower", "dim ", d, " of %",
@@ -273,6 +266,7 @@ class KernelBuilder {
         NodeEmitter emitter(*this, made);
         return source->emit(emitter);
       }
+      // What the host can read becomes a number in the kernel.
       if (node.kind() == ir::NodeKind::Constant && node.constant().dim() == 0 &&
           node.constant().device().is_cpu())
         return constant(node.constant());
@@ -292,7 +286,7 @@ class KernelBuilder {
   class NodeEmitter final : public Emitter {
    public:
     NodeEmitter(KernelBuilder& builder, const Member& member)
-        : Emitter(call_, builder.body_),
+        : Emitter(call_, builder.body_, builder.target_.eager),
           builder_(builder),
           member_(member),
           call_(builder.graph_, builder.graph_.node(member.node)) {}
@@ -324,9 +318,9 @@ class KernelBuilder {
     }
     Val read(const Read& read) override {
       const ir::TensorType& type = *builder_.graph_.value(read.value).tensor_type();
-      const Place& place = builder_.views_.place(read.value);
-      Access access{.buffer = builder_.buffer_of(place.root, BufferRole::In),
-                    .offset = place.offset};
+      const Address& address = builder_.views_.address(read.value);
+      Access access{.buffer = builder_.buffer_of(address.root, BufferRole::In),
+                    .offset = address.offset};
       access.strides.resize(builder_.loops_.size());
       for (size_t d = 0; d < type.sizes.size(); ++d) {
         const DimIndex& dim = read.dims[d];
@@ -393,9 +387,10 @@ class KernelBuilder {
 
   const ir::Graph& graph_;
   const FusionPlan& plan_;
-  const Group& group_;
+  const KernelGroup& group_;
   const Views& views_;
   const std::vector<std::string>& names_;
+  const Target& target_;
   Loops loops_;
   std::unordered_map<int32_t, int32_t> loop_at_;
   BodyBuilder body_;
@@ -413,9 +408,10 @@ class KernelBuilder {
 
 }  // namespace
 
-BuiltKernel build_kernel(const ir::Graph& graph, const FusionPlan& plan, const Group& group,
-                         const Views& views, const std::vector<std::string>& names) {
-  return KernelBuilder(graph, plan, group, views, names).run();
+BuiltKernel build_kernel(const ir::Graph& graph, const FusionPlan& plan, const KernelGroup& group,
+                         const Views& views, const std::vector<std::string>& names,
+                         const Target& target) {
+  return KernelBuilder(graph, plan, group, views, names, target).run();
 }
 
 }  // namespace tandem::loops

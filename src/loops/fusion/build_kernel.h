@@ -1,7 +1,7 @@
 #pragma once
 
 #include "loops/fusion/fuse.h"
-#include "loops/fusion/view_place.h"
+#include "loops/fusion/views.h"
 #include "loops/ir/loop_ir.h"
 
 #include <vector>
@@ -18,7 +18,8 @@ struct BuiltKernel {
 
 /// The kernel of a group: its loops in the order of the strides, neighbours joined where no access
 /// can tell. Names of buffers are those of the graph's text.
-BuiltKernel build_kernel(const ir::Graph& graph, const FusionPlan& plan, const Group& group,
-                         const Views& views, const std::vector<std::string>& names);
+BuiltKernel build_kernel(const ir::Graph& graph, const FusionPlan& plan, const KernelGroup& group,
+                         const Views& views, const std::vector<std::string>& names,
+                         const Target& target);
 
 }  // namespace tandem::loops

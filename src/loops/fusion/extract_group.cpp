@@ -11,12 +11,13 @@ namespace {
 
 class Extractor {
  public:
-  Extractor(const ir::Graph& graph, const Views& views, const FusionPlan& plan, const Group& group)
+  Extractor(const ir::Graph& graph, const Views& views, const FusionPlan& plan,
+            const KernelGroup& group)
       : graph_(graph), views_(views), plan_(plan) {
     for (const Member& member : group.members) members_.insert(member.node);
   }
 
-  ExtractedGroup run(const Group& group, const std::vector<ir::ValueId>& stored) && {
+  ExtractedGroup run(const KernelGroup& group, const std::vector<ir::ValueId>& stored) && {
     out_.graph.set_name("group");
     for (const Member& member : group.members) copy(graph_.node(member.node));
     for (ir::ValueId id : stored) {
@@ -105,7 +106,7 @@ class Extractor {
 }  // namespace
 
 ExtractedGroup extract_group(const ir::Graph& graph, const Views& views, const FusionPlan& plan,
-                             const Group& group, const std::vector<ir::ValueId>& stored) {
+                             const KernelGroup& group, const std::vector<ir::ValueId>& stored) {
   return Extractor(graph, views, plan, group).run(group, stored);
 }
 

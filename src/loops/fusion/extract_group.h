@@ -16,6 +16,6 @@ struct ExtractedGroup {
 };
 
 ExtractedGroup extract_group(const ir::Graph& graph, const Views& views, const FusionPlan& plan,
-                             const Group& group, const std::vector<ir::ValueId>& stored);
+                             const KernelGroup& group, const std::vector<ir::ValueId>& stored);
 
 }  // namespace tandem::loops

@@ -1,5 +1,6 @@
 #include "loops/fusion/fuse.h"
 
+#include "loops/fusion/group_loops.h"
 #include "ops/op_table.h"
 #include "tandem/ir/type.h"
 
@@ -13,16 +14,6 @@ namespace {
 
 using Loops = IndexSpace::Loops;
 
-// A kernel of more would spill registers and read too many streams at once.
-constexpr size_t kMostMembers = 64;
-constexpr size_t kMostReads = 24;
-// With fewer rows than this and rows longer than that, a second sweep over a row would keep one
-// thread busy and find nothing in the cache.
-constexpr int64_t kFewRows = 8;
-constexpr int64_t kLongRow = 1 << 15;
-// What has this many times the bytes that it is made of is computed where it is read.
-constexpr int64_t kSpread = 64;
-
 const ir::TensorType& type_of(const ir::Graph& graph, ir::ValueId id) {
   return *graph.value(id).tensor_type();
 }
@@ -32,25 +23,10 @@ const ir::Node* producer(const ir::Graph& graph, ir::ValueId id) {
   return value.is_input() ? nullptr : &graph.node(value.producer());
 }
 
-/// A tensor that a node reads, and whether only memory will do.
-struct Reading {
-  ir::ValueId value;
-  bool memory;
-};
-
-std::vector<Reading> readings(const ir::Node& node, const Rule& rule) {
-  std::vector<Reading> out;
-  for (size_t i = 0; i < node.operands().size(); ++i) {
-    const bool memory =
-        (i < 32 && (rule.memory_operands >> i & 1) != 0) || (i == 0 && rule.list_in_memory);
-    node.operands()[i].for_each_value([&](ir::ValueId id) { out.push_back({id, memory}); });
-  }
-  return out;
-}
-
 class Fuser {
  public:
-  Fuser(const ir::Graph& graph, const Views& views) : graph_(graph), views_(views) {
+  Fuser(const ir::Graph& graph, const Views& views, const Target& target)
+      : graph_(graph), views_(views), target_(target), loops_(graph, views) {
     plan_.group_of.assign(graph.node_limit(), -1);
     plan_.source.assign(graph.node_limit(), nullptr);
     level_.assign(graph.node_limit(), 0);
@@ -73,7 +49,7 @@ class Fuser {
     if (node.kind() == ir::NodeKind::Constant) return;
     if (views_.is_folded(node)) return;
     const Call call(graph_, node);
-    const Rule* rule = find_rule(call);
+    const Rule* rule = find_rule(call, target_);
     if (rule == nullptr) return leave_to_libtorch(node);
     if (rule->kind == RuleKind::Source) {
       plan_.source[at(node)] = rule;
@@ -90,7 +66,7 @@ class Fuser {
     const std::vector<ir::NodeId> awaited = waiting_among(reads);
     for (int32_t group : candidates(reads)) {
       for (ir::NodeId id : awaited) {
-        if (waiting_.contains(id) && place(group, graph_.node(id))) waiting_.erase(id);
+        if (waiting_.contains(id) && join(group, graph_.node(id))) waiting_.erase(id);
       }
       if (try_join(group, call, *rule, reads)) return settle(awaited);
     }
@@ -113,7 +89,7 @@ class Fuser {
         return false;
       read += type_of(graph_, memory).bytes();
     }
-    return !reads.empty() && read * kSpread <= call.result().bytes();
+    return !reads.empty() && read * target_.limits.spread <= call.result().bytes();
   }
   std::vector<ir::NodeId> waiting_among(const std::vector<Reading>& reads) const {
     std::vector<ir::NodeId> out;
@@ -125,9 +101,9 @@ class Fuser {
     }
     return out;
   }
-  bool place(int32_t group, const ir::Node& node) {
+  bool join(int32_t group, const ir::Node& node) {
     const Call call(graph_, node);
-    const Rule& rule = *find_rule(call);
+    const Rule& rule = *find_rule(call, target_);
     return try_join(group, call, rule, readings(node, rule));
   }
   /// Those that found no place get a kernel of their own.
@@ -136,7 +112,7 @@ class Fuser {
       if (waiting_.erase(id) == 0) continue;
       const ir::Node& node = graph_.node(id);
       const Call call(graph_, node);
-      const Rule& rule = *find_rule(call);
+      const Rule& rule = *find_rule(call, target_);
       found_group(call, rule, readings(node, rule));
     }
   }
@@ -219,9 +195,10 @@ class Fuser {
 
   bool try_join(int32_t index, const Call& call, const Rule& rule,
                 const std::vector<Reading>& reads) {
-    Group& group = plan_.groups[static_cast<size_t>(index)];
+    KernelGroup& group = plan_.groups[static_cast<size_t>(index)];
     if (group.members.empty()) return false;  // absorbed by another
-    if (group.members.size() >= kMostMembers || group.loops.size() >= kMostReads + kMostMembers)
+    if (group.members.size() >= target_.limits.most_nodes ||
+        group.loops.size() >= target_.limits.most_reads + target_.limits.most_nodes)
       return false;
     if (group.level < floor_) return false;  // a write lies between
     int32_t needed = group.level;
@@ -229,7 +206,7 @@ class Fuser {
       const ir::ValueId memory = root(reading.value);
       if (group_of(memory) == index) {
         const Shown shown = views_.behind(reading.value);
-        if (reading.memory || shown.cut) return false;
+        if (reading.memory || shown.picks) return false;
       } else {
         needed = std::max(needed, level_of(reading.value) + 1);
       }
@@ -238,7 +215,8 @@ class Fuser {
     // What it reduces over, or what it computes, in the loops of the group.
     const bool reduces = rule.kind == RuleKind::Reduction;
     const ir::TensorType& space_type = reduces ? *call.tensor(0) : call.result();
-    std::optional<DimLoops> loops = fit(index, group, space_type, reads);
+    std::optional<DimLoops> loops =
+        loops_.fit(group, space_type, reads, [&](ir::ValueId id) { return group_of(id) == index; });
     if (!loops.has_value()) return false;
     Loops covered;
     for (const auto& dim : *loops) {
@@ -294,10 +272,11 @@ class Fuser {
               const DimLoops& loops, int32_t needed) {
     const int32_t other = group_of(reading.value);  // of a view: none
     if (reading.memory || other < 0 || other == index) return;
-    Group& from = plan_.groups[static_cast<size_t>(other)];
-    Group& into = plan_.groups[static_cast<size_t>(index)];
+    KernelGroup& from = plan_.groups[static_cast<size_t>(other)];
+    KernelGroup& into = plan_.groups[static_cast<size_t>(index)];
     if (from.has_reduction || from.level < floor_ || needed >= from.first_reader) return;
-    if (from.shape != into.shape || from.members.size() + into.members.size() >= kMostMembers)
+    if (from.shape != into.shape ||
+        from.members.size() + into.members.size() >= target_.limits.most_nodes)
       return;
     // The node reads it element by element, and neither space has been cut otherwise.
     if (type_of(graph_, reading.value).static_sizes() != into.shape ||
@@ -308,7 +287,7 @@ class Fuser {
     std::vector<std::pair<ir::ValueId, DimLoops>> theirs;
     for (const Reading& read : reads) {
       if (group_of(root(read.value)) != other) continue;
-      std::optional<DimLoops> known = loops_of(from, read.value);
+      std::optional<DimLoops> known = loops_.of(from, read.value);
       if (read.memory || !known.has_value() || known->size() > loops.size()) return;
       theirs.emplace_back(read.value, *std::move(known));
     }
@@ -366,15 +345,15 @@ class Fuser {
   }
 
   /// Whether later phases may walk the reduced loops once more.
-  static bool sweeps_again(const Group& group) {
-    if (group.column) return false;
+  bool sweeps_again(const KernelGroup& group) const {
+    if (group.column && !target_.limits.column_sweeps) return false;
     int64_t rows = 1, length = 1;
     for (int32_t loop : group.space.leaves())
       (group.space.reduced(loop) ? length : rows) *= group.space.extent(loop);
-    return rows >= kFewRows || length <= kLongRow;
+    return rows >= target_.limits.few_rows || length <= target_.limits.long_row;
   }
 
-  void start_reducing(Group& group, const Loops& reduced, const ir::TensorType& type,
+  void start_reducing(KernelGroup& group, const Loops& reduced, const ir::TensorType& type,
                       const DimLoops& loops) {
     group.has_reduction = true;
     group.space.mark_reduced(reduced);
@@ -393,103 +372,10 @@ class Fuser {
     }
   }
 
-  /// The loops of a value of this type in a group, from what is known of the values it is computed
-  /// from; nullopt if the group has no loops for it.
-  std::optional<DimLoops> fit(int32_t index, Group& group, const ir::TensorType& type,
-                              const std::vector<Reading>& reads) {
-    const size_t rank = type.sizes.size();
-    DimLoops loops(rank);
-    auto take_from = [&](const DimLoops& known, const ir::TensorType& operand, bool must) {
-      DimLoops merged = loops;
-      for (size_t d = 0; d < known.size(); ++d) {
-        if (operand.sizes[d].value() == 1 || !known[d].has_value()) continue;
-        auto& dim = merged[d + rank - known.size()];
-        if (!dim.has_value()) {
-          dim = known[d];
-        } else if (!group.space.same(*dim, *known[d])) {
-          return !must;
-        }
-      }
-      if (must || distinct(group.space, merged)) loops = std::move(merged);
-      return true;
-    };
-    for (bool computed : {true, false}) {
-      for (const Reading& reading : reads) {
-        const bool here = group_of(views_.behind(reading.value).value) == index;
-        const ir::TensorType& operand = type_of(graph_, reading.value);
-        if (here != computed || reading.memory || operand.sizes.size() > rank) continue;
-        const std::optional<DimLoops> known = loops_of(group, reading.value);
-        if (here && !known.has_value()) return std::nullopt;
-        if (known.has_value() && !take_from(*known, operand, here)) return std::nullopt;
-      }
-    }
-    const bool same_shape =
-        rank == group.shape.size() &&
-        std::ranges::equal(type.sizes, group.shape,
-                           [](const ir::Size& a, int64_t b) { return a.value() == b; });
-    for (size_t d = 0; d < rank; ++d) {
-      if (type.sizes[d].value() == 1) {
-        loops[d] = Loops{};
-      } else if (!loops[d].has_value()) {
-        if (!same_shape) return std::nullopt;
-        loops[d] = group.shape_loops[d];
-      }
-    }
-    if (!distinct(group.space, loops)) return std::nullopt;
-    return loops;
-  }
-
-  static bool distinct(const IndexSpace& space, const DimLoops& loops) {
-    Loops all;
-    for (const auto& dim : loops) {
-      if (!dim.has_value()) continue;
-      for (int32_t loop : space.resolve(*dim)) all.push_back(loop);
-    }
-    std::ranges::sort(all);
-    return std::ranges::adjacent_find(all) == all.end();
-  }
-
-  /// Through views that only renumber elements.
-  std::optional<DimLoops> loops_of(Group& group, ir::ValueId id) {
-    if (const auto it = group.loops.find(id); it != group.loops.end()) return it->second;
-    const ViewStep* step = views_.step(id);
-    if (step == nullptr || step->shape == ViewShape::Cut) return std::nullopt;
-    const ir::ValueId from = views_.source(id);
-    const auto known = loops_of(group, from);
-    if (!known.has_value()) return std::nullopt;
-    const ir::TensorType& type = type_of(graph_, id);
-    DimLoops out(type.sizes.size());
-    switch (step->shape) {
-      case ViewShape::Permuted:
-        for (size_t i = 0; i < out.size(); ++i) {
-          out[i] = step->order[i] < 0 ? Loops{} : (*known)[static_cast<size_t>(step->order[i])];
-        }
-        break;
-      case ViewShape::Expanded:
-        for (size_t i = 0; i < known->size(); ++i) {
-          const size_t d = i + out.size() - known->size();
-          if (type_of(graph_, from).sizes[i].value() != 1) out[d] = (*known)[i];
-        }
-        break;
-      default: {
-        std::vector<Loops> dims;
-        for (const auto& dim : *known) {
-          if (!dim.has_value()) return std::nullopt;
-          dims.push_back(*dim);
-        }
-        const auto regrouped = group.space.regroup(dims, type.static_sizes());
-        if (!regrouped.has_value()) return std::nullopt;
-        for (size_t i = 0; i < out.size(); ++i) out[i] = (*regrouped)[i];
-      }
-    }
-    group.loops.emplace(id, out);
-    return out;
-  }
-
   void found_group(const Call& call, const Rule& rule, const std::vector<Reading>& reads) {
     const bool reduces = rule.kind == RuleKind::Reduction;
     const ir::TensorType& type = reduces ? *call.tensor(0) : call.result();
-    Group group;
+    KernelGroup group;
     group.shape = type.static_sizes();
     group.level = floor_;
     for (int64_t size : group.shape)
@@ -511,7 +397,7 @@ class Fuser {
 
   void commit(int32_t index, const Call& call, const Member& member, const DimLoops& loops,
               const std::vector<Reading>& reads) {
-    Group& group = plan_.groups[static_cast<size_t>(index)];
+    KernelGroup& group = plan_.groups[static_cast<size_t>(index)];
     const ir::Node& node = call.node();
     const bool reduces = member.rule->kind == RuleKind::Reduction;
     plan_.group_of[at(node)] = index;
@@ -542,26 +428,9 @@ class Fuser {
     if (group_of(root(id)) != index) note_reader(id, level);
   }
 
-  /// Of the result of a reduction, whose reduced dims are gone or of size 1.
-  static DimLoops reduced_loops(const Call& call, const Rule& rule, const DimLoops& loops,
-                                const ir::TensorType& result) {
-    const std::vector<int64_t> dims = rule.dims(call);
-    const bool keeps_dims = result.sizes.size() == loops.size() && !loops.empty();
-    DimLoops out;
-    for (size_t d = 0; d < loops.size(); ++d) {
-      const bool reduced = std::ranges::find(dims, static_cast<int64_t>(d)) != dims.end();
-      if (!reduced) {
-        out.push_back(loops[d]);
-      } else if (keeps_dims) {
-        out.emplace_back(Loops{});
-      }
-    }
-    return out;
-  }
-
   /// A copy alone, a lone cat or lookup: libtorch's kernels have nothing to learn from us.
   void leave_plain_copies_to_libtorch() {
-    for (Group& group : plan_.groups) {
+    for (KernelGroup& group : plan_.groups) {
       if (group.members.size() != 1) continue;
       const Member& only = group.members.front();
       const ir::Node& node = graph_.node(only.node);
@@ -580,7 +449,7 @@ class Fuser {
           views_.is_folded(node))
         return;
       const bool fused = plan_.group_of[at(node)] >= 0;
-      const Rule* rule = fused ? find_rule(Call(graph_, node)) : nullptr;
+      const Rule* rule = fused ? find_rule(Call(graph_, node), target_) : nullptr;
       static const Rule kAllInMemory{
           .op = "", .memory_operands = UINT32_MAX, .list_in_memory = true};
       for (const Reading& reading : readings(node, rule == nullptr ? kAllInMemory : *rule)) {
@@ -603,6 +472,8 @@ class Fuser {
 
   const ir::Graph& graph_;
   const Views& views_;
+  const Target& target_;
+  const GroupLoops loops_;
   FusionPlan plan_;
   std::vector<int32_t> level_;  // of nodes left to libtorch
   std::vector<bool> inner_;
@@ -619,15 +490,8 @@ class Fuser {
 
 }  // namespace
 
-DimLoops broadcast_loops(const DimLoops& result, const ir::TensorType& operand) {
-  DimLoops out(operand.sizes.size());
-  for (size_t d = 0; d < out.size(); ++d) {
-    const bool single = operand.sizes[d].value() == 1;
-    out[d] = single ? IndexSpace::Loops{} : result[d + result.size() - out.size()];
-  }
-  return out;
+FusionPlan fuse(const ir::Graph& graph, const Views& views, const Target& target) {
+  return Fuser(graph, views, target).run();
 }
-
-FusionPlan fuse(const ir::Graph& graph, const Views& views) { return Fuser(graph, views).run(); }
 
 }  // namespace tandem::loops

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "loops/fusion/index_space.h"
-#include "loops/fusion/view_place.h"
+#include "loops/fusion/views.h"
 #include "loops/rules/rule.h"
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Member {
 };
 
 /// Nodes that become one kernel: one space of loops, at most one set of them reduced.
-struct Group {
+struct KernelGroup {
   IndexSpace space{};
   std::vector<Member> members{};                      // in graph order
   std::unordered_map<ir::ValueId, DimLoops> loops{};  // of values computed and read
@@ -37,14 +37,14 @@ struct Group {
 /// Which nodes are fused with which. A node in no group is a view, made of nothing where it is
 /// read, or left to libtorch.
 struct FusionPlan {
-  std::vector<Group> groups{};
+  std::vector<KernelGroup> groups{};
   std::vector<int32_t> group_of{};    // by NodeId; -1: none
   std::vector<const Rule*> source{};  // by NodeId: the rule of what is made again by each reader
 };
 
 /// One pass over the nodes: each joins the group with which it shares the most bytes, if the loops
 /// fit and no path leaves that group and comes back.
-FusionPlan fuse(const ir::Graph& graph, const Views& views);
+FusionPlan fuse(const ir::Graph& graph, const Views& views, const Target& target);
 
 /// The loops of an operand that is broadcast to a result with these loops.
 DimLoops broadcast_loops(const DimLoops& result, const ir::TensorType& operand);

@@ -1,13 +1,12 @@
 #include "loops/host/host_list.h"
 
 #include "base/error.h"
-#include "ir/ivalue.h"
 #include "loops/fusion/build_kernel.h"
-#include "loops/fusion/unit_order.h"
-#include "loops/host/fast_products.h"
+#include "loops/fusion/step_order.h"
 #include "loops/host/memory_plan.h"
 #include "ops/memory/memory_roots.h"
 #include "ops/op_table.h"
+#include "shapes/reach.h"
 #include "tandem/ir/text.h"
 
 #include <algorithm>
@@ -29,7 +28,7 @@ class Lowering {
         compiler_(compiler),
         judge_(judge),
         views_(graph),
-        plan_(fuse(graph, views_)),
+        plan_(fuse(graph, views_, compiler.target())),
         owners_(ops::memory_roots(graph)),
         names_(ir::value_names(graph)),
         in_slot_(graph.value_limit(), false),
@@ -49,11 +48,11 @@ class Lowering {
     list_.releasable = context_.releasable_inputs;
     list_.releasable.resize(list_.inputs.size(), false);
     build_kernels();
-    for (const Unit& unit : order_units(graph_, views_, plan_)) {
-      if (unit.group >= 0) {
-        add_kernel(static_cast<size_t>(unit.group));
+    for (const KernelOrNode& next : order_steps(graph_, views_, plan_)) {
+      if (next.group >= 0) {
+        add_kernel(static_cast<size_t>(next.group));
       } else {
-        add_node(graph_.node(unit.node));
+        add_node(graph_.node(next.node));
       }
     }
     for (const ir::Output& output : graph_.outputs()) {
@@ -65,6 +64,8 @@ class Lowering {
   }
 
  private:
+  const Target& target() const { return compiler_.target(); }
+
   // ---- kernels ----
   void build_kernels() {
     built_.resize(plan_.groups.size());
@@ -72,7 +73,7 @@ class Lowering {
     std::unordered_map<std::string, int32_t> known;
     for (size_t i = 0; i < plan_.groups.size(); ++i) {
       if (plan_.groups[i].members.empty()) continue;
-      built_[i] = build_kernel(graph_, plan_, plan_.groups[i], views_, names_);
+      built_[i] = build_kernel(graph_, plan_, plan_.groups[i], views_, names_, target());
       Kernel& kernel = built_[i].kernel;
       if (built_[i].stored.empty()) continue;  // nobody reads what it computes
       kernel.name = "k" + std::to_string(list_.kernels.size());
@@ -162,7 +163,7 @@ class Lowering {
       list_.steps.push_back({std::move(step)});
       return;
     }
-    LibraryStep step{.op = library_operator(graph_, node, context_.rounding),
+    LibraryStep step{.op = target().operator_for(graph_, node, context_.rounding),
                      .shape = node.result_shape(),
                      .node = number_of(node)};
     const auto& arguments = node.op().schema().arguments();
@@ -173,44 +174,34 @@ class Lowering {
       step.results.push_back(read ? made(id) : kNoSlot);
       const bool fixed = read && !views_.is_loose(id);
       const ir::TypePtr type = fixed ? graph_.value(id).tensor_type() : nullptr;
-      const bool strided =
-          type != nullptr && type->device.is_cpu() && type->layout == c10::kStrided;
-      step.types.push_back(strided ? type : nullptr);
+      step.types.push_back(type != nullptr && target().reads(*type) ? type : nullptr);
     }
     list_.steps.push_back({std::move(step)});
   }
 
   LibraryStep::Argument argument(const ir::Operand& operand, const c10::TypePtr& type) {
-    using Kind = LibraryStep::Argument::Kind;
-    if (const auto* id = operand.get_if<ir::ValueId>(); id != nullptr && *id != ir::kNoValue)
-      return {Kind::Single, 0, {tensor(*id)}};
-    if (const auto* ids = operand.get_if<ir::Operand::Values>()) {
-      const auto* list = type->castRaw<c10::ListType>();
-      TANDEM_CHECK(list != nullptr, "lower", "a list of values for an argument of type ",
-                   type->str());
-      const bool optional = list->getElementType()->kind() == c10::TypeKind::OptionalType;
-      LibraryStep::Argument argument{optional ? Kind::OptionalTensors : Kind::Tensors};
-      for (ir::ValueId id : *ids)
-        argument.slots.push_back(id == ir::kNoValue ? kNoSlot : tensor(id));
-      return argument;
-    }
-    list_.constants.push_back(
-        ir::to_ivalue(graph_, operand, type, [](ir::ValueId) { return at::Tensor(); }));
-    return {Kind::Constant, static_cast<int32_t>(list_.constants.size() - 1), {}};
+    using Source = LibraryStep::Source;
+    return ops::boxed_argument<Source>(
+        graph_, operand, type,
+        [&](ir::ValueId id) { return Source{id == ir::kNoValue ? kNoSlot : tensor(id)}; },
+        [&](c10::IValue value) {
+          list_.constants.push_back(std::move(value));
+          return Source{kNoSlot, static_cast<int32_t>(list_.constants.size() - 1)};
+        });
   }
 
   /// The slot of a value as a tensor; makes the view if it is one.
   Slot tensor(ir::ValueId id) {
     if (in_slot_[static_cast<size_t>(id)]) return slot_of(id);
-    const Place& place = views_.place(id);
-    TANDEM_CHECK(place.root != id && in_slot_[static_cast<size_t>(place.root)], "lower", "%",
+    const Address& address = views_.address(id);
+    TANDEM_CHECK(address.root != id && in_slot_[static_cast<size_t>(address.root)], "lower", "%",
                  names_[static_cast<size_t>(id)], " is read before it is made");
     const ir::TypePtr& type = graph_.value(id).tensor_type();
-    list_.steps.push_back({ViewStepping{.from = slot_of(place.root),
+    list_.steps.push_back({ViewStepping{.from = slot_of(address.root),
                                         .to = made(id),
                                         .sizes = type->static_sizes(),
                                         .strides = type->static_strides(),
-                                        .offset = place.offset}});
+                                        .offset = address.offset}});
     return slot_of(id);
   }
 
@@ -229,7 +220,7 @@ class Lowering {
       for (ir::ValueId id : kernel->nodes->inputs) fn(slot_of(id));
     } else if (const auto* call = std::get_if<LibraryStep>(&step.what)) {
       for (const LibraryStep::Argument& argument : call->arguments) {
-        for (Slot slot : argument.slots) fn(slot);
+        for (const LibraryStep::Source& source : argument.sources) fn(source.slot);
       }
       for (Slot slot : call->results) fn(slot);
     } else if (const auto* view = std::get_if<ViewStepping>(&step.what)) {
@@ -273,7 +264,7 @@ class Lowering {
       needs.push_back({tensor_bytes(*tensor.type), begin, end});
       tensors.push_back(i);
     }
-    const MemoryPlan plan = plan_memory(needs);
+    const MemoryPlan plan = plan_memory(needs, target().alignment);
     list_.arena_bytes = plan.bytes;
     for (size_t i = 0; i < tensors.size(); ++i)
       list_.tensors[tensors[i]].arena_offset = plan.offsets[i];
@@ -313,16 +304,9 @@ class Lowering {
 
 }  // namespace
 
-c10::OperatorHandle library_operator(const ir::Graph& graph, const ir::Node& node,
-                                     Rounding rounding) {
-  return rounding == Rounding::fast ? faster_operator(Call(graph, node)) : node.op();
-}
-
 int64_t tensor_bytes(const ir::TensorType& type) {
-  int64_t last = 0;
-  for (size_t d = 0; d < type.sizes.size(); ++d)
-    last += (type.sizes[d].value() - 1) * type.strides[d].value();
-  return (last + 1) * static_cast<int64_t>(c10::elementSize(type.dtype));
+  return shapes::reach(type.static_sizes(), type.static_strides()) *
+         static_cast<int64_t>(c10::elementSize(type.dtype));
 }
 
 HostList make_host_list(const ir::Graph& graph, const CompileContext& context,

@@ -3,6 +3,7 @@
 #include "loops/fusion/extract_group.h"
 #include "loops/ir/kernel_compiler.h"
 #include "loops/ir/loop_ir.h"
+#include "ops/boxed_call.h"
 #include "tandem/backend.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -41,12 +42,11 @@ struct KernelStep {
 
 /// Calls an operator of libtorch with everything ready that does not depend on the data.
 struct LibraryStep {
-  struct Argument {
-    enum class Kind : uint8_t { Constant, Single, Tensors, OptionalTensors };
-    Kind kind = Kind::Constant;
-    int32_t constant = 0;  // of HostList::constants
-    std::vector<Slot> slots{};
+  struct Source {
+    Slot slot = kNoSlot;
+    int32_t constant = -1;  // of HostList::constants, if it is one
   };
+  using Argument = ops::BoxedArgument<Source>;
   c10::OperatorHandle op;
   std::vector<Argument> arguments{};
   ir::ResultShape shape{};
@@ -78,7 +78,7 @@ struct Step {
 };
 
 /// A graph as the list of what a call does, one step after the other. Immutable; a run keeps its
-/// state in a frame.
+/// state in a state.
 struct HostList {
   std::string name{};
   std::vector<Kernel> kernels{};  // different ones
@@ -101,9 +101,6 @@ struct HostList {
 HostList make_host_list(const ir::Graph& graph, const CompileContext& context,
                         KernelCompiler& compiler, Backend& judge);
 
-/// The operator that runs a node; another one of the same arguments where rounding is free.
-c10::OperatorHandle library_operator(const ir::Graph& graph, const ir::Node& node,
-                                     Rounding rounding);
 /// From the first element to the last one.
 int64_t tensor_bytes(const ir::TensorType& type);
 

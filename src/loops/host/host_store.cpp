@@ -3,18 +3,22 @@
 #include "base/error.h"
 #include "ir/ivalue.h"
 #include "ir/text/records.h"
-#include "loops/host/fast_products.h"
 
 #include <algorithm>
 #include <utility>
 
+namespace tandem::ops {
+
+// Found where the enumeration is.
+constexpr std::array<std::string_view, 3> words(const loops::LibraryStep::Argument::Kind*) {
+  return {"single", "tensors", "optional_tensors"};
+}
+
+}  // namespace tandem::ops
+
 namespace tandem::loops {
 
 using ir::Field;
-
-constexpr std::array<std::string_view, 4> words(const LibraryStep::Argument::Kind*) {
-  return {"constant", "single", "tensors", "optional_tensors"};
-}
 
 namespace {
 
@@ -50,8 +54,8 @@ constexpr auto fields(const StoredNodes*) {
 }
 
 struct StoredArgument {
-  LibraryStep::Argument::Kind kind = LibraryStep::Argument::Kind::Constant;
-  std::vector<Slot> slots{};
+  LibraryStep::Argument::Kind kind = LibraryStep::Argument::Kind::Single;
+  std::vector<Slot> slots{};  // of a constant none: the node has it
 };
 constexpr auto fields(const StoredArgument*) {
   using F = StoredArgument;
@@ -147,8 +151,12 @@ StoredStep store(const KernelStep& step) {
 
 StoredStep store(const LibraryStep& step) {
   StoredStep stored{.kind = StoredStep::Kind::Library, .node = step.node, .to = step.results};
-  for (const LibraryStep::Argument& argument : step.arguments)
-    stored.arguments.push_back({argument.kind, argument.slots});
+  for (const LibraryStep::Argument& argument : step.arguments) {
+    StoredArgument& stored_argument = stored.arguments.emplace_back();
+    stored_argument.kind = argument.kind;
+    for (const LibraryStep::Source& source : argument.sources)
+      if (source.constant < 0) stored_argument.slots.push_back(source.slot);
+  }
   for (const ir::TypePtr& type : step.types) stored.read_by_kernels.push_back(type != nullptr);
   return stored;
 }
@@ -210,6 +218,7 @@ class Loader {
       require(node.kind() == ir::NodeKind::Constant);
       list_.constants.emplace_back(node.constant());
       list_.constant_slots.emplace_back(checked(constant.slot), last_constant());
+      list_.constant_nodes.push_back(constant.node);
     }
     for (StoredStep& step : stored_.steps) add(step);
     return std::move(list_);
@@ -331,19 +340,21 @@ class Loader {
     require(node.kind() == ir::NodeKind::Op && stored.arguments.size() == node.operands().size() &&
             stored.to.size() == node.results().size() &&
             stored.read_by_kernels.size() == stored.to.size());
-    LibraryStep step{.op = library_operator(graph_, node, context_.rounding),
+    LibraryStep step{.op = compiler_.target().operator_for(graph_, node, context_.rounding),
                      .shape = node.result_shape(),
                      .results = checked(std::move(stored.to)),
                      .node = stored.node};
     const auto& arguments = node.op().schema().arguments();
     for (size_t i = 0; i < stored.arguments.size(); ++i) {
       StoredArgument& argument = stored.arguments[i];
-      require(argument.kind != Kind::Single || argument.slots.size() == 1);
-      step.arguments.push_back({argument.kind, 0, checked(std::move(argument.slots))});
-      if (argument.kind != Kind::Constant) continue;
+      require(argument.kind != Kind::Single || argument.slots.size() <= 1);
+      LibraryStep::Argument& made = step.arguments.emplace_back();
+      made.kind = argument.kind;
+      for (Slot slot : argument.slots) made.sources.push_back({checked(slot)});
+      if (argument.kind != Kind::Single || !argument.slots.empty()) continue;
       list_.constants.push_back(ir::to_ivalue(graph_, node.operands()[i], arguments[i].real_type(),
                                               [](ir::ValueId) { return at::Tensor(); }));
-      step.arguments.back().constant = last_constant();
+      made.sources.push_back({kNoSlot, last_constant()});
     }
     for (size_t i = 0; i < step.results.size(); ++i) {
       const ir::ValueId result = node.results()[i];

@@ -83,8 +83,10 @@ struct StepText {
   }
   void operator()(const LibraryStep& step) const {
     std::vector<Slot> slots;
-    for (const LibraryStep::Argument& argument : step.arguments)
-      slots.insert(slots.end(), argument.slots.begin(), argument.slots.end());
+    for (const LibraryStep::Argument& argument : step.arguments) {
+      for (const LibraryStep::Source& source : argument.sources)
+        if (source.constant < 0) slots.push_back(source.slot);
+    }
     out << slots_text(step.results) << " = " << step.op.operator_name().name << '('
         << slots_text(slots) << ')';
   }

@@ -2,10 +2,9 @@
 
 #include "base/error.h"
 #include "loops/host/check_kernel.h"
-#include "loops/host/fast_attention.h"
-#include "loops/host/frame.h"
 #include "loops/host/host_list.h"
 #include "loops/host/host_store.h"
+#include "loops/host/run_state.h"
 #include "loops/rules/rule.h"
 #include "ops/own/seeded_draws.h"
 
@@ -23,7 +22,7 @@ class LlvmExecutable final : public Executable {
   LlvmExecutable(HostList list, std::shared_ptr<KernelCompiler> compiler,
                  std::shared_ptr<Backend> judge, bool check)
       : list_(std::move(list)),
-        frames_(list_),
+        states_(list_, compiler->target()),
         compiler_(std::move(compiler)),
         judge_(std::move(judge)) {
     if (!check) return;
@@ -53,7 +52,7 @@ class LlvmExecutable final : public Executable {
 
   std::string save() const override { return store(list_); }
 
-  void release_cached_memory() override { frames_.clear(); }
+  void release_cached_memory() override { states_.clear(); }
 
   std::vector<at::Tensor> run(std::span<at::Tensor> inputs) override {
     TANDEM_REQUIRE(inputs.size() == list_.inputs.size(), "call", "the graph takes ",
@@ -62,16 +61,16 @@ class LlvmExecutable final : public Executable {
     // The graph was recorded below autograd, version counting and autocast, and runs there.
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     c10::impl::ExcludeDispatchKeyGuard below_autocast(c10::autocast_dispatch_keyset);
-    std::unique_ptr<Frame> frame = frames_.take();
-    // A frame that an error left goes with it.
-    std::vector<at::Tensor> outputs = frame->run(inputs, *judge_, check_);
-    frames_.give_back(std::move(frame));
+    std::unique_ptr<RunState> state = states_.take();
+    // A state that an error left goes with it.
+    std::vector<at::Tensor> outputs = state->run(inputs, *judge_, check_);
+    states_.give_back(std::move(state));
     return outputs;
   }
 
  private:
   HostList list_;
-  FramePool frames_;
+  RunStates states_;
   std::shared_ptr<KernelCompiler> compiler_;
   std::shared_ptr<Backend> judge_;
   KernelCheck check_;
@@ -105,14 +104,14 @@ class LlvmBackend final : public Backend {
       const std::string op = full_name(*rule);
       if (table.rows().contains(op)) table.keep(op);
     }
-    if (rounding == Rounding::fast) add_wide_attention(table);
+    compiler_->target().adapt(table, rounding);
     // Only in fused kernels are such draws faster than libtorch's.
     if (random == Random::fast) table.merge(ops::seeded_draws());
     return table;
   }
 
   bool can_fuse(const ir::Graph& graph, const ir::Node& node) const override {
-    const Rule* rule = find_rule(Call(graph, node));
+    const Rule* rule = find_rule(Call(graph, node), compiler_->target());
     return rule != nullptr && rule->weight != Weight::Pass;
   }
 

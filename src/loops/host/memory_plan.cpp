@@ -4,14 +4,10 @@
 #include <numeric>
 
 namespace tandem::loops {
-namespace {
-
-constexpr int64_t kLine = 64;
-int64_t aligned(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
-
-}  // namespace
-
-MemoryPlan plan_memory(const std::vector<Need>& needs) {
+MemoryPlan plan_memory(const std::vector<Need>& needs, int64_t alignment) {
+  const auto aligned = [&](int64_t bytes) {
+    return (bytes + alignment - 1) / alignment * alignment;
+  };
   std::vector<size_t> order(needs.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order,

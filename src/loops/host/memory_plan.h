@@ -12,12 +12,12 @@ struct Need {
 };
 
 struct MemoryPlan {
-  std::vector<int64_t> offsets{};  // one per need, aligned to a cache line
+  std::vector<int64_t> offsets{};  // one per need, aligned
   int64_t bytes = 0;               // of the whole arena
 };
 
 /// Places for all of them in one block: needs that overlap in time do not overlap in memory. The
 /// largest first, each at the lowest place that is free while it lives.
-MemoryPlan plan_memory(const std::vector<Need>& needs);
+MemoryPlan plan_memory(const std::vector<Need>& needs, int64_t alignment);
 
 }  // namespace tandem::loops

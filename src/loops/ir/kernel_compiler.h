@@ -1,6 +1,7 @@
 #pragma once
 
 #include "loops/ir/loop_ir.h"
+#include "loops/target/target.h"
 
 #include <memory>
 #include <span>
@@ -14,9 +15,10 @@ namespace tandem::loops {
 class CompiledKernel {
  public:
   virtual ~CompiledKernel() = default;
-  /// One pointer per buffer of the kernel, null for scratch. False: a CheckIndex failed, and what
-  /// the kernel wrote is undefined.
-  virtual bool run(std::span<void* const> buffers) const = 0;
+  /// Puts the kernel behind the work of the stream. One pointer per buffer of the kernel, null for
+  /// scratch. False: a CheckIndex failed, and what the kernel wrote is undefined. A device that is
+  /// not done when the call returns has its own way to say so.
+  virtual bool launch(std::span<void* const> buffers, const c10::Stream& stream) const = 0;
   /// What the generator made of it, for dumps: file ending (`ll`, `s`) and text.
   struct Listing {
     std::string ending;
@@ -38,7 +40,8 @@ class KernelCompiler {
   };
 
   virtual ~KernelCompiler() = default;
-  virtual std::string_view name() const = 0;
+  /// The device that it makes kernels for. Stays as long as the process.
+  virtual const Target& target() const = 0;
   /// One result per kernel. All kernels of a graph come at once, so that they can be compiled in
   /// parallel; no two of them have the same structural key.
   virtual std::vector<Result> compile(std::span<const Kernel* const> kernels) = 0;
@@ -49,7 +52,9 @@ class KernelCompiler {
   virtual double copy_bytes_per_second() { return 0; }
 };
 
-/// Runs the loop IR line by line: slow, obviously right, the judge of every generator.
+/// Runs the loop IR line by line: slow, obviously right, the judge of every generator. It stands in
+/// for the compiler of another target whose memory this process can read.
 std::shared_ptr<KernelCompiler> make_reference_compiler();
+std::shared_ptr<KernelCompiler> make_reference_compiler(const Target& target);
 
 }  // namespace tandem::loops

@@ -92,9 +92,7 @@ enum class LoopOp : uint8_t {
   Atanh,
   Erf,
   Erfc,
-  Erfinv,
   Lgamma,
-  Digamma,
   Sigmoid,    // 1 / (1 + exp(-a))
   NormalCdf,  // of the standard normal distribution; good to an absolute error of f32
   Not,        // bool: negation; integer: complement

@@ -1,5 +1,6 @@
 #include "loops/ir/kernel_compiler.h"
 #include "loops/ir/scalar_math.h"
+#include "loops/target/host_target.h"
 
 #include <utility>
 #include <vector>
@@ -124,7 +125,7 @@ class Interpreter {
 class ReferenceKernel final : public CompiledKernel {
  public:
   explicit ReferenceKernel(Kernel kernel) : kernel_(std::move(kernel)) {}
-  bool run(std::span<void* const> buffers) const override {
+  bool launch(std::span<void* const> buffers, const c10::Stream&) const override {
     return Interpreter(kernel_, buffers).run();
   }
 
@@ -134,19 +135,28 @@ class ReferenceKernel final : public CompiledKernel {
 
 class ReferenceCompiler final : public KernelCompiler {
  public:
-  std::string_view name() const override { return "reference"; }
+  explicit ReferenceCompiler(const Target& target) : target_(target) {}
+  const Target& target() const override { return target_; }
   std::vector<Result> compile(std::span<const Kernel* const> kernels) override {
     std::vector<Result> results;
     for (const Kernel* kernel : kernels)
       results.push_back({std::make_shared<ReferenceKernel>(*kernel)});
     return results;
   }
+
+ private:
+  const Target& target_;
 };
 
 }  // namespace
 
 std::shared_ptr<KernelCompiler> make_reference_compiler() {
-  return std::make_shared<ReferenceCompiler>();
+  static const auto* host = new HostTarget;
+  return make_reference_compiler(*host);
+}
+
+std::shared_ptr<KernelCompiler> make_reference_compiler(const Target& target) {
+  return std::make_shared<ReferenceCompiler>(target);
 }
 
 }  // namespace tandem::loops

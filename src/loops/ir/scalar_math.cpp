@@ -4,7 +4,7 @@
 #include "base/philox.h"
 #include "loops/ir/loop_op_table.h"
 
-#include <ATen/ATen.h>
+#include <c10/core/ScalarType.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
@@ -72,19 +72,6 @@ void store(void* memory, int64_t index, T value) {
   std::memcpy(static_cast<char*>(memory) + index * int64_t{sizeof(T)}, &value, sizeof(T));
 }
 
-/// libtorch has these for one element in no header that is shipped; a 0-d tensor of f64 will do.
-double special(LoopOp op, double x) {
-  const at::Tensor tensor = at::scalar_tensor(x, at::kDouble);
-  switch (op) {
-    case LoopOp::Erfinv:
-      return at::erfinv(tensor).item<double>();
-    case LoopOp::Digamma:
-      return at::digamma(tensor).item<double>();
-    default:
-      TANDEM_CHECK(false, "lower", "op ", to_string(op), " has no reference");
-  }
-}
-
 double function(LoopOp op, double x) {
   switch (op) {
     case LoopOp::Floor:
@@ -144,7 +131,7 @@ double function(LoopOp op, double x) {
     case LoopOp::NormalCdf:
       return std::erfc(-x * (std::numbers::sqrt2 / 2)) / 2;
     default:
-      return special(op, x);
+      TANDEM_CHECK(false, "lower", "op ", to_string(op), " has no reference");
   }
 }
 

@@ -59,8 +59,6 @@ class BodyBuilder {
   };
   Finished finish() &&;
 
-  size_t line_count() const { return lines_.size(); }
-
  private:
   Val add(Instruction line, c10::ScalarType dtype);
   int32_t access_slot(const Access& access);

@@ -46,19 +46,9 @@ std::optional<std::vector<int64_t>> Call::integers(size_t i) const {
   return out;
 }
 
-bool Call::flag(size_t i) const {
-  const auto* flag = node_.operands()[i].get_if<bool>();
-  return flag != nullptr && *flag;
-}
-
 std::string Call::text(size_t i) const {
   const auto* text = node_.operands()[i].get_if<std::string>();
   return text == nullptr ? std::string() : *text;
-}
-
-std::optional<c10::ScalarType> Call::dtype(size_t i) const {
-  const auto* dtype = node_.operands()[i].get_if<c10::ScalarType>();
-  return dtype == nullptr ? std::nullopt : std::optional(*dtype);
 }
 
 const ir::TensorType& Call::result(size_t i) const {

@@ -40,9 +40,7 @@ class Call {
   std::optional<Number> number(size_t i) const;
   std::optional<int64_t> integer(size_t i) const;
   std::optional<std::vector<int64_t>> integers(size_t i) const;
-  bool flag(size_t i) const;  // false if absent
   std::string text(size_t i) const;
-  std::optional<c10::ScalarType> dtype(size_t i) const;
 
   const ir::TensorType& result(size_t i = 0) const;
 

@@ -49,17 +49,17 @@ Val mul(Emitter& e) {
   return result_dtype(e) == ScalarType::Bool ? binary<LoopOp::And>(e) : arithmetic<LoopOp::Mul>(e);
 }
 
-/// libtorch's f32 and f64 kernels let the compiler contract a product and a sum; where a rule says
-/// `fused`, that is what their results show.
+/// Where libtorch's f32 and f64 kernels let the compiler contract a product and a sum, and their
+/// results show it.
 Val fused(Emitter& e, Val a, Val b, Val c) {
-  if (c10::isReducedFloatingType(result_dtype(e)))
+  if (!e.eager.contracts || c10::isReducedFloatingType(result_dtype(e)))
     return e.body.binary(LoopOp::Add, e.body.binary(LoopOp::Mul, a, b), c);
   return e.body.fma(a, b, c);
 }
 
 /// A step of a kernel that computes in f16 itself and so rounds after each.
 Val f16_step(Emitter& e, Val value) {
-  if (result_dtype(e) != ScalarType::Half) return value;
+  if (!e.eager.steps_in_f16 || result_dtype(e) != ScalarType::Half) return value;
   return e.body.wide(e.body.to(value, ScalarType::Half));
 }
 
@@ -73,10 +73,11 @@ Val scaled_sum(Emitter& e, Val a, Val b, double alpha) {
     sum = body.binary(LoopOp::Add, a, b);
   } else if (alpha == -1) {
     sum = body.binary(LoopOp::Sub, a, b);
-  } else if (c10::isFloatingType(dtype)) {
+  } else if (e.eager.contracts && c10::isFloatingType(dtype)) {
     sum = body.fma(b, body.wide(e.number(alpha, dtype)), a);
   } else {
-    sum = body.binary(LoopOp::Add, a, body.binary(LoopOp::Mul, b, e.number(alpha, dtype)));
+    sum =
+        body.binary(LoopOp::Add, a, body.binary(LoopOp::Mul, b, body.wide(e.number(alpha, dtype))));
   }
   return body.to(sum, dtype);
 }
@@ -116,7 +117,9 @@ Val pow_number(Emitter& e) {
   BodyBuilder& body = e.body;
   const Val x = e.as(0, dtype);
   auto rounded = [&](Val value) {
-    return dtype == ScalarType::BFloat16 ? body.wide(body.to(value, dtype)) : value;
+    return e.eager.powers_in_bf16 && dtype == ScalarType::BFloat16
+               ? body.wide(body.to(value, dtype))
+               : value;
   };
   const auto square = [&] { return rounded(body.binary(LoopOp::Mul, x, x)); };
   Val power;
@@ -166,8 +169,6 @@ Val relu(Emitter& e) {
   return e.body.to(e.body.binary(LoopOp::Max, x, e.number(0.0, x.dtype)), dtype);
 }
 
-Val positive(Emitter& e) { return e.operand(0); }
-
 Val convert(Emitter& e) { return e.body.to(e.operand(0), result_dtype(e)); }
 
 Val where(Emitter& e) {
@@ -214,7 +215,7 @@ Val tanh_backward(Emitter& e) {
   const Val g = e.as(0, dtype), y = e.as(1, dtype), one = e.number(1.0, g.dtype);
   BodyBuilder& b = e.body;
   // Of the two plain dtypes only f32's kernel is contracted.
-  const Val rest = dtype == ScalarType::Float
+  const Val rest = e.eager.contracts && dtype == ScalarType::Float
                        ? b.fma(b.unary(LoopOp::Neg, y), y, one)
                        : b.binary(LoopOp::Sub, one, b.binary(LoopOp::Mul, y, y));
   return b.to(b.binary(LoopOp::Mul, g, rest), dtype);
@@ -232,6 +233,7 @@ Val add_combined(Emitter& e) {
   return b.to(b.binary(LoopOp::Add, e.as(0, dtype), b.binary(op, scaled, e.as(2, dtype))), dtype);
 }
 
+// Its kernels multiply and add in one step, those of 16-bit floats in f32.
 Val lerp(Emitter& e) {
   const ScalarType dtype = result_dtype(e);
   BodyBuilder& b = e.body;
@@ -239,9 +241,9 @@ Val lerp(Emitter& e) {
   const Val weight =
       e.call.tensor(2) != nullptr ? e.as(2, dtype) : e.number(*e.call.number(2), from.dtype);
   const Val range = b.binary(LoopOp::Sub, to, from);
-  const Val near = fused(e, weight, range, from);
-  const Val far = fused(e, b.unary(LoopOp::Neg, range),
-                        b.binary(LoopOp::Sub, e.number(1.0, from.dtype), weight), to);
+  const Val near = e.body.fma(weight, range, from);
+  const Val far = e.body.fma(b.unary(LoopOp::Neg, range),
+                             b.binary(LoopOp::Sub, e.number(1.0, from.dtype), weight), to);
   const Val small = b.compare(LoopOp::Lt, b.unary(LoopOp::Abs, weight), e.number(0.5, from.dtype));
   return b.to(b.select(small, near, far), dtype);
 }
@@ -369,11 +371,6 @@ Val bernoulli_from(Emitter& e) {
   return b.to(b.compare(LoopOp::Lt, word, integer(threshold)), type.dtype);
 }
 
-bool plain_copy(const Call& call) {
-  const size_t device = call.operand_count() > 4 ? 3 : 0;
-  return device == 0 || !call.has(device) || call.result().device.is_cpu();
-}
-
 template <size_t i>
 bool number_at(const Call& call) {
   return call.number(i).has_value() && is_float(call);
@@ -432,15 +429,12 @@ const auto kRules = std::to_array<Rule>({
     heavy("atanh", function<LoopOp::Atanh>),
     heavy("erf", function<LoopOp::Erf>),
     heavy("erfc", function<LoopOp::Erfc>),
-    heavy("erfinv", function<LoopOp::Erfinv>),
     heavy("lgamma", function<LoopOp::Lgamma>),
-    heavy("digamma", function<LoopOp::Digamma>),
     heavy("sigmoid", function<LoopOp::Sigmoid>),
     heavy("logit", logit, is_wide_float),
     heavy("gelu", gelu, is_float),
     heavy("gelu_backward", gelu_backward, is_float),
     light("relu", relu, is_number),
-    light("positive", positive),
     light("nan_to_num", nan_to_num, is_float),
     light("isnan", isnan, is_float_operand),
     light("isinf", isinf, is_float_operand),
@@ -512,7 +506,7 @@ const auto kRules = std::to_array<Rule>({
     light("lerp.Scalar", lerp, number_at<2>),
     light("lerp.Tensor", lerp, is_float),
     heavy("tandem::bernoulli_from", bernoulli_from, number_or_tensor_at<2>),
-    light("_to_copy", convert, plain_copy),
+    light("_to_copy", convert),
     light("clone", convert),
 });
 

@@ -72,7 +72,7 @@ Val extreme(Emitter& e, Val element, size_t) {
 }
 
 /// Where in row-major order of the reduced dims the element stands.
-Val place(Emitter& e, const std::vector<int64_t>& dims) {
+Val flat_index(Emitter& e, const std::vector<int64_t>& dims) {
   Val flat;
   for (int64_t dim : dims) {
     const int64_t size = e.call.tensor(0)->sizes[static_cast<size_t>(dim)].value();
@@ -89,7 +89,7 @@ Val place(Emitter& e, const std::vector<int64_t>& dims) {
 
 template <LoopOp op>
 Val arg(Emitter& e, Val element, size_t) {
-  return e.body.reduce(op, e.body.wide(element), place(e, listed_dims(e.call)));
+  return e.body.reduce(op, e.body.wide(element), flat_index(e, listed_dims(e.call)));
 }
 
 template <LoopOp value_op, LoopOp index_op>

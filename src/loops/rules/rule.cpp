@@ -1,5 +1,7 @@
 #include "loops/rules/rule.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -7,15 +9,11 @@
 namespace tandem::loops {
 namespace {
 
-bool is_known(const ir::Graph& graph, ir::ValueId id) {
-  const ir::TypePtr& type = graph.value(id).tensor_type();
-  if (type == nullptr || !type->device.is_cpu() || type->layout != c10::kStrided ||
-      !is_kernel_dtype(type->dtype) || !type->is_static())
+bool is_known(const ir::TensorType* type, const Target& target) {
+  if (type == nullptr || !target.reads(*type) || !is_kernel_dtype(type->dtype) ||
+      !type->is_static())
     return false;
-  for (const ir::Size& size : type->sizes) {
-    if (size.value() == 0) return false;
-  }
-  return true;
+  return std::ranges::all_of(type->sizes, [](const ir::Size& size) { return size.value() != 0; });
 }
 
 using RulesByName = std::unordered_map<c10::OperatorName, const Rule*>;
@@ -63,18 +61,28 @@ std::span<const Rule* const> all_rules() {
   return *rules;
 }
 
-const Rule* find_rule(const Call& call) {
+const Rule* find_rule(const Call& call, const Target& target) {
   static const auto* by_name = new const RulesByName(rules_by_name());
   const ir::Node& node = call.node();
   if (node.kind() != ir::NodeKind::Op) return nullptr;
   const auto found = by_name->find(node.op().operator_name());
   if (found == by_name->end()) return nullptr;
-  for (ir::ValueId id : node.results()) {
-    if (id == ir::kNoValue || !is_known(call.graph(), id)) return nullptr;
-  }
   bool known = true;
-  for (const ir::Operand& operand : node.operands())
-    operand.for_each_value([&](ir::ValueId id) { known = known && is_known(call.graph(), id); });
+  std::optional<c10::Device> device;
+  const auto look = [&](ir::ValueId id) {
+    const ir::TensorType* type =
+        id == ir::kNoValue ? nullptr : call.graph().value(id).tensor_type().get();
+    known = known && is_known(type, target);
+    if (!known) return;
+    if (!device.has_value()) device = type->device;
+    known = *device == type->device;
+  };
+  for (ir::ValueId id : node.results()) look(id);
+  for (const ir::Operand& operand : node.operands()) {
+    operand.for_each_value([&](ir::ValueId id) {
+      if (id != ir::kNoValue) look(id);
+    });
+  }
   if (!known) return nullptr;
   const Rule* rule = found->second;
   return rule->applies == nullptr || rule->applies(call) ? rule : nullptr;

@@ -2,6 +2,7 @@
 
 #include "loops/rules/body_builder.h"
 #include "loops/rules/call.h"
+#include "loops/target/target.h"
 
 #include <cstdint>
 #include <span>
@@ -21,11 +22,13 @@ struct DimIndex {
 /// What a rule may ask for while it writes the lines of one op.
 class Emitter {
  public:
-  Emitter(const Call& op, BodyBuilder& lines) : call(op), body(lines) {}
+  Emitter(const Call& op, BodyBuilder& lines, const EagerRounding& rounding)
+      : call(op), body(lines), eager(rounding) {}
   virtual ~Emitter() = default;
 
   const Call& call;
   BodyBuilder& body;
+  const EagerRounding& eager;
 
   /// A tensor operand at the index of the result, broadcast as libtorch does.
   virtual Val operand(size_t i) = 0;
@@ -92,9 +95,9 @@ struct Rule {
   Val (*finish)(Emitter&, Val reduced, size_t result) = nullptr;
 };
 
-/// The rule for a call that can be fused, or null. All tensors must be on the CPU, strided, of a
-/// dtype that kernels know, and not empty.
-const Rule* find_rule(const Call& call);
+/// The rule for a call that can be fused, or null. All tensors must lie on one device, where
+/// kernels of the target can read them, be of a dtype that kernels know, and not empty.
+const Rule* find_rule(const Call& call, const Target& target);
 
 /// The name of its op with namespace and overload.
 std::string full_name(const Rule& rule);

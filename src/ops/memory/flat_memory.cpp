@@ -1,5 +1,7 @@
 #include "ops/memory/flat_memory.h"
 
+#include "shapes/reach.h"
+
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 
@@ -14,12 +16,8 @@ at::Tensor root_of(const at::Tensor& tensor) {
 at::Tensor flat_memory(std::span<const at::Tensor> tensors) {
   int64_t first = tensors[0].storage_offset(), end = first;
   for (const at::Tensor& tensor : tensors) {
-    int64_t last = tensor.storage_offset();
-    for (int64_t i = 0; i < tensor.dim(); ++i) {
-      if (tensor.size(i) > 0) last += (tensor.size(i) - 1) * tensor.stride(i);
-    }
     first = std::min(first, tensor.storage_offset());
-    end = std::max(end, last + (tensor.numel() > 0 ? 1 : 0));
+    end = std::max(end, tensor.storage_offset() + shapes::reach(tensor.sizes(), tensor.strides()));
   }
   at::AutoDispatchBelowADInplaceOrView below;
   at::Tensor flat = at::empty({0}, tensors[0].options());

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "libtorch/autocast_state.h"
+#include "libtorch/thread_state.h"
 #include "runtime/artifact.h"
 #include "tandem/function.h"
 

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "runtime/guards/thread_state.h"
+#include "ir/text/field.h"
+#include "libtorch/thread_state.h"
 #include "tandem/function.h"
 #include "tandem/ir/type.h"
 #include "tandem/options.h"
@@ -42,7 +43,7 @@ struct GroupRow {
 };
 
 struct GuardRows {
-  ThreadState thread{};
+  libtorch::ThreadState thread{};
   std::vector<std::string> effectful_ops{};  // those that were marked
   std::vector<detail::Constant> constants{};
   std::vector<TensorRow> arguments{};
@@ -58,5 +59,44 @@ struct GuardRows {
   std::vector<int64_t> lifted_offsets{}, argument_offsets{};
   std::vector<GroupRow> groups{};
 };
+
+// ---- their text ----
+
+constexpr auto fields(const TensorRow*) {
+  using F = TensorRow;
+  using ir::Field;
+  return std::tuple(Field{"defined", &F::defined}, Field{"type", &F::type}, Field{"keys", &F::keys},
+                    Field{"requires_grad", &F::requires_grad}, Field{"is_leaf", &F::is_leaf},
+                    Field{"wrapped_number", &F::wrapped_number});
+}
+constexpr auto fields(const ModuleRow*) {
+  using F = ModuleRow;
+  using ir::Field;
+  return std::tuple(Field{"path", &F::path}, Field{"training", &F::training},
+                    Field{"parameters", &F::parameters}, Field{"buffers", &F::buffers},
+                    Field{"children", &F::children});
+}
+constexpr auto fields(const GroupRow::Member*) {
+  using F = GroupRow::Member;
+  using ir::Field;
+  return std::tuple(Field{"input", &F::input}, Field{"offset", &F::offset},
+                    Field{"creation", &F::creation});
+}
+constexpr auto fields(const GroupRow*) {
+  using ir::Field;
+  return std::tuple(Field{"members", &GroupRow::members}, Field{"base", &GroupRow::base});
+}
+constexpr auto fields(const GuardRows*) {
+  using F = GuardRows;
+  using ir::Field;
+  return std::tuple(
+      Field{"thread", &F::thread}, Field{"effectful_ops", &F::effectful_ops},
+      Field{"constants", &F::constants}, Field{"arguments", &F::arguments},
+      Field{"names", &F::names}, Field{"first_same", &F::first_same}, Field{"modules", &F::modules},
+      Field{"closes_over", &F::closes_over}, Field{"guard_on", &F::guard_on},
+      Field{"lifted", &F::lifted}, Field{"shared_storage", &F::shared_storage},
+      Field{"closed_over", &F::closed_over}, Field{"lifted_offsets", &F::lifted_offsets},
+      Field{"argument_offsets", &F::argument_offsets}, Field{"groups", &F::groups});
+}
 
 }  // namespace tandem::runtime

@@ -50,9 +50,10 @@ bool has_other_owner(const at::Tensor& tensor) {
 
 }  // namespace
 
-Guards::Guards(const ThreadState& thread, const detail::Flat& arguments,
+Guards::Guards(const libtorch::ThreadState& thread, const detail::Flat& arguments,
                std::vector<std::string> names, const Options& options)
     : thread_(thread),
+      effect_marks_(ops::effect_marks()),
       constants_(arguments.constants.begin(), arguments.constants.end()),
       names_(std::move(names)),
       modules_(options.modules),
@@ -128,6 +129,7 @@ std::vector<std::string> Guards::add_signature(const ir::Signature& signature) {
 Guards::Guards(const GuardRows& rows, const ir::Signature& signature,
                std::vector<at::Tensor> lifted, Watched watched)
     : thread_(rows.thread),
+      effect_marks_(ops::effect_marks()),
       constants_(rows.constants),
       names_(rows.names),
       first_same_(rows.first_same),
@@ -144,7 +146,6 @@ Guards::Guards(const GuardRows& rows, const ir::Signature& signature,
                    "\") was called in this process and not in the one that compiled the entry",
                    "\n  remedy: compile the function in this process");
   }
-  thread_.effect_marks = ops::effect_marks();
   for (const TensorRow& row : rows.arguments) arguments_.emplace_back(row);
   if (guard_value_ && !guard_on_) {
     TANDEM_UNSUPPORTED("bind",
@@ -222,18 +223,18 @@ Guards::Inputs Guards::inputs_of(const detail::Flat& arguments) const {
 }
 
 bool Guards::is_stale() const {
-  if (thread_.effect_marks != ops::effect_marks()) return true;
+  if (effect_marks_ != ops::effect_marks()) return true;
   for (size_t i = 0; i < lifted_.size(); ++i) {
     if (owned_outside_[i] && !has_other_owner(lifted_[i])) return true;
   }
   return false;
 }
 
-bool Guards::hold(const ThreadState& thread, const detail::Flat& arguments) const {
+bool Guards::hold(const libtorch::ThreadState& thread, const detail::Flat& arguments) const {
   return check(thread, arguments, [](auto&&) { return false; });
 }
 
-std::optional<std::string> Guards::mismatch(const ThreadState& thread,
+std::optional<std::string> Guards::mismatch(const libtorch::ThreadState& thread,
                                             const detail::Flat& arguments) const {
   std::optional<std::string> text;
   check(thread, arguments, [&](auto&& make_text) {
@@ -244,8 +245,14 @@ std::optional<std::string> Guards::mismatch(const ThreadState& thread,
 }
 
 template <class Fail>
-bool Guards::check(const ThreadState& thread, const detail::Flat& arguments, Fail&& fail) const {
+bool Guards::check(const libtorch::ThreadState& thread, const detail::Flat& arguments, Fail&& fail) const {
   if (thread_ != thread) return fail([&] { return *thread_.difference(thread); });
+  if (const uint64_t marks = ops::effect_marks(); marks != effect_marks_) {
+    return fail([&] {
+      return base::str("ops were marked as effectful since: ", marks, ", compiled with ",
+                       effect_marks_);
+    });
+  }
   if (arguments.constants.size() != constants_.size() ||
       arguments.tensors.size() != arguments_.size()) {
     return fail([&] {

@@ -1,9 +1,9 @@
 #pragma once
 
+#include "libtorch/thread_state.h"
 #include "runtime/guards/alias_guard.h"
 #include "runtime/guards/module_guard.h"
 #include "runtime/guards/tensor_guard.h"
-#include "runtime/guards/thread_state.h"
 #include "runtime/guards/value_guard.h"
 #include "tandem/function.h"
 #include "tandem/ir/signature.h"
@@ -33,7 +33,7 @@ class Guards {
  public:
   /// Before a compile: everything but what the trace finds. A failed compile is remembered by it.
   /// `names` say what to call the arguments, one per tensor.
-  Guards(const ThreadState& thread, const detail::Flat& arguments, std::vector<std::string> names,
+  Guards(const libtorch::ThreadState& thread, const detail::Flat& arguments, std::vector<std::string> names,
          const Options& options);
   /// After the trace: what it found, and the arguments that it ran on. Of `joint` the lifted
   /// tensors are one handle, the caller keeps it for the entry.
@@ -50,9 +50,9 @@ class Guards {
   size_t argument_count() const { return arguments_.size(); }
 
   /// Whether the entry may serve: one pass, nothing allocated, no text made.
-  bool hold(const ThreadState& thread, const detail::Flat& arguments) const;
+  bool hold(const libtorch::ThreadState& thread, const detail::Flat& arguments) const;
   /// The same question, answered with words: nothing, or which guard failed with both values.
-  std::optional<std::string> mismatch(const ThreadState& thread,
+  std::optional<std::string> mismatch(const libtorch::ThreadState& thread,
                                       const detail::Flat& arguments) const;
   /// The program has let go of a lifted tensor: its closure must refer to another one by now, and
   /// no call can ever be served again. Not every such case is seen: graphs of earlier calls count
@@ -65,7 +65,7 @@ class Guards {
   /// The one list of checks behind both: `fail` gets a function that makes the text of the first
   /// that fails, and returns false.
   template <class Fail>
-  bool check(const ThreadState& thread, const detail::Flat& arguments, Fail&& fail) const;
+  bool check(const libtorch::ThreadState& thread, const detail::Flat& arguments, Fail&& fail) const;
   template <class Fail>
   bool check_lifted(Fail&& fail) const;
   template <class Fail>
@@ -84,7 +84,8 @@ class Guards {
   /// In the order of the signature.
   Inputs inputs_of(const detail::Flat& arguments) const;
 
-  ThreadState thread_;
+  libtorch::ThreadState thread_;
+  uint64_t effect_marks_;  // ops that are kept because they were marked
   std::vector<detail::Constant> constants_;
   std::vector<TensorGuard> arguments_;
   std::vector<std::string> names_;

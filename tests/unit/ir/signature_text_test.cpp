@@ -1,5 +1,6 @@
 #include "ir/text/signature_fields.h"
 #include "support/error_text.h"
+#include "tandem/error.h"
 #include "tandem/ir/text.h"
 
 #include <gtest/gtest.h>
@@ -62,7 +63,7 @@ Signature full() {
   signature.groups.push_back({.members = {0, 1}, .type = type("f32[8]"), .is_root = true});
   signature.outputs.push_back(
       {.kind = OutputKind::AliasOfInput, .type = type("f32[4]"), .source = 1});
-  signature.outputs.push_back({.kind = OutputKind::Undefined});
+  signature.outputs.push_back({.kind = OutputKind::Undefined, .type = nullptr});
   signature.bases.push_back({.type = type("f32[3]"), .output = 0});
   signature.tangents.push_back({.of = {CallTensor::group(0), 1},
                                 .type = type("f32[8]"),

@@ -72,7 +72,8 @@ bool run(const char* text, std::vector<Tensor> buffers) {
   std::vector<void*> pointers;
   for (const Tensor& buffer : buffers)
     pointers.push_back(buffer.defined() ? buffer.data_ptr() : nullptr);
-  return make_reference_compiler()->compile(kernels)[0].kernel->run(pointers);
+  const auto compiler = make_reference_compiler();
+  return compiler->compile(kernels)[0].kernel->launch(pointers, compiler->target().stream());
 }
 
 TEST(LoopIr, TextReadsBack) {

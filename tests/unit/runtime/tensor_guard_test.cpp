@@ -44,9 +44,32 @@ TEST(TensorGuard, EveryFieldFlippedOnce) {
   };
   for (const Flip& flip : flips) {
     const T changed = flip.change(model);
-    EXPECT_FALSE(guard.matches(changed)) << flip.what;
-    EXPECT_NE(guard.difference(changed).find(flip.difference), std::string::npos)
-        << flip.what << ": " << guard.difference(changed);
+    // One that was stored says the same.
+    for (const TensorGuard& same : {guard, TensorGuard(guard.row())}) {
+      EXPECT_TRUE(same.matches(model));
+      EXPECT_FALSE(same.matches(changed)) << flip.what;
+      EXPECT_NE(same.difference(changed).find(flip.difference), std::string::npos)
+          << flip.what << ": " << same.difference(changed);
+    }
+  }
+}
+
+TEST(TensorGuard, ARowHoldsEveryKindOfTensor) {
+  at::Tensor number = torch::ones({});
+  number.unsafeGetTensorImpl()->set_wrapped_number(true);
+  const at::Tensor leaf = torch::ones({2, 3}, torch::requires_grad());
+  const std::vector<at::Tensor> tensors{at::Tensor(),
+                                        number,
+                                        leaf,
+                                        leaf * 2,
+                                        torch::ones({3, 2}).t(),
+                                        leaf.detach()._neg_view(),
+                                        torch::ones({2}, torch::kMeta)};
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const TensorGuard again(TensorGuard(tensors[i]).row());
+    for (size_t k = 0; k < tensors.size(); ++k)
+      EXPECT_EQ(again.matches(tensors[k]), i == k) << i << " and " << k;
+    EXPECT_EQ(again.to_string(), TensorGuard(tensors[i]).to_string());
   }
 }
 

@@ -5,7 +5,7 @@
 #include "support/run_trace.h"
 #include "tandem/ir/text.h"
 #include "tracing/lines/debug_info.h"
-#include "tracing/traced_tensor.h"
+#include "tracing/recording/traced_tensor.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -144,7 +144,7 @@ TEST(SourceLines, WithoutDebugInformationTheNearestSymbol) {
   // Straight to the library, so that no function of this file stands in between.
   detail::Flat arguments;
   arguments.tensors = {x4()};
-  Trace trace(arguments, {}, {"argument"});
+  Trace trace(arguments, {.names = {"argument"}});
   trace.run(sines_without_lines);
   const ir::Graph& graph = std::as_const(trace).recording().graph();
   const ir::Location& location = graph.node(graph.first_node()).location();

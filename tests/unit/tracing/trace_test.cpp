@@ -2,7 +2,7 @@
 
 #include "support/graph_text.h"
 #include "tandem/ir/text.h"
-#include "tracing/traced_tensor.h"
+#include "tracing/recording/traced_tensor.h"
 
 #include <ATen/ScalarOps.h>
 #include <gtest/gtest.h>
@@ -13,6 +13,8 @@ namespace {
 
 using T = at::Tensor;
 
+const std::vector<std::string> kNames(9, "argument");
+
 detail::Flat flat(std::initializer_list<T> tensors) {
   detail::Flat result;
   result.tensors.assign(tensors.begin(), tensors.end());
@@ -22,7 +24,7 @@ detail::Flat flat(std::initializer_list<T> tensors) {
 /// The recorded graph of a function of one argument, with its result as output.
 ir::Graph record_one(const T& x, const std::function<T(const T&)>& fn,
                      const KnownTensors& known = {}) {
-  Trace trace(flat({x}), known, std::vector<std::string>(9, "argument"));
+  Trace trace(flat({x}), {.known = known, .names = kNames});
   trace.run([&](const detail::Flat& in) { return flat({fn(in.tensors[0])}); });
   ir::Graph graph = trace.recording().graph();
   graph.set_name("g");
@@ -119,7 +121,7 @@ TEST(Trace, MemoryMadeInsideIsNeverAnInput) {
 TEST(Trace, MirrorsRequiresGradAndLeafness) {
   const T leaf = torch::ones({2}).set_requires_grad(true);
   const T inner = leaf * 2;
-  Trace trace(flat({leaf, inner, torch::ones({2})}), {}, std::vector<std::string>(9, "argument"));
+  Trace trace(flat({leaf, inner, torch::ones({2})}), {.names = kNames});
   trace.run([](const detail::Flat& in) {
     EXPECT_TRUE(in.tensors[0].requires_grad() && in.tensors[0].is_leaf());
     EXPECT_TRUE(in.tensors[1].requires_grad() && !in.tensors[1].is_leaf());
@@ -130,7 +132,7 @@ TEST(Trace, MirrorsRequiresGradAndLeafness) {
 
 TEST(Trace, TheFunctionSeesOneTensorForTheSameArgumentTwice) {
   const T x = torch::ones({2});
-  Trace trace(flat({x, x}), {}, std::vector<std::string>(9, "argument"));
+  Trace trace(flat({x, x}), {.names = kNames});
   trace.run([](const detail::Flat& in) {
     EXPECT_TRUE(in.tensors[0].is_same(in.tensors[1]));
     return detail::Flat{};
@@ -151,7 +153,7 @@ TEST(Trace, TouchesNeitherTheRandomStreamNorTheArguments) {
 TEST(Trace, LeavesTheThreadAsItWas) {
   const auto keys = c10::impl::tls_local_dispatch_key_set();
   {
-    Trace trace(flat({torch::ones({2})}), {}, std::vector<std::string>(9, "argument"));
+    Trace trace(flat({torch::ones({2})}), {.names = kNames});
     EXPECT_TRUE(is_tracing());
     EXPECT_ANY_THROW(
         trace.run([](const detail::Flat&) -> detail::Flat { throw std::runtime_error("mine"); }));
@@ -165,7 +167,7 @@ TEST(Trace, LeavesTheThreadAsItWas) {
 }
 
 TEST(Trace, MetadataOfRepeatedCallsComesFromTheMemo) {
-  Trace trace(flat({torch::ones({8, 8})}), {}, std::vector<std::string>(9, "argument"));
+  Trace trace(flat({torch::ones({8, 8})}), {.names = kNames});
   trace.run([](const detail::Flat& in) {
     T x = in.tensors[0];
     for (int i = 0; i < 10; ++i) x = x.mm(in.tensors[0]);

@@ -1,4 +1,4 @@
-#include "loops/host/frame.h"
+#include "loops/host/run_state.h"
 #include "tandem/backend.h"
 #include "tandem/ir/text.h"
 

@@ -22,7 +22,7 @@ struct Counts {
 };
 
 Counts counts(const char* text) {
-  auto judge = eager::make_backend();
+  auto judge = backends::eager::make_backend();
   auto compiler = make_reference_compiler();
   const HostList list = make_host_list(ir::parse(text), {}, *compiler, *judge);
   Counts out;
@@ -39,7 +39,7 @@ void expect_equal(const char* text, const std::vector<Tensor>& inputs, double to
   std::vector<Tensor> given = inputs;
   const std::vector<Tensor> expected = backend("eager")->compile(graph, {})->run(given);
   const std::shared_ptr<Backend> engines[] = {
-      make_backend(make_reference_compiler(), eager::make_backend()), backend("llvm")};
+      make_backend(make_reference_compiler(), backends::eager::make_backend()), backend("llvm")};
   for (size_t engine = 0; engine < 2; ++engine) {
     SCOPED_TRACE(engine == 0 ? "reference" : "generated");
     const auto compiled = engines[engine]->compile(graph, {});
@@ -178,7 +178,7 @@ TEST(Fusion, ASoftmaxIsOneKernel) {
 
 // What a reader of dumps sees: three sweeps over a row, the exponentials kept beside it.
 TEST(Fusion, TheLoopsOfASoftmax) {
-  auto judge = eager::make_backend();
+  auto judge = backends::eager::make_backend();
   auto compiler = make_reference_compiler();
   const HostList list = make_host_list(ir::parse(R"(
     graph g(%x: f32[2, 3, 37] user_input 0) {

@@ -28,7 +28,7 @@ constexpr const char* kLookup = R"(
 TEST(MemoryPlan, WhatLivesAtTheSameTimeDoesNotOverlap) {
   const std::vector<Need> needs = {{100, 0, 2}, {300, 1, 1}, {64, 2, 5}, {1000, 4, 6}, {8, 0, 6}};
 
-  const MemoryPlan plan = plan_memory(needs);
+  const MemoryPlan plan = plan_memory(needs, 64);
 
   for (size_t i = 0; i < needs.size(); ++i) {
     EXPECT_EQ(plan.offsets[i] % 64, 0);
@@ -45,7 +45,8 @@ TEST(MemoryPlan, WhatLivesAtTheSameTimeDoesNotOverlap) {
 
 TEST(LlvmBackend, AnIndexOutOfRangeRaisesEagersError) {
   for (const auto& engine :
-       {make_backend(make_reference_compiler(), eager::make_backend()), backend("llvm")}) {
+       {make_backend(make_reference_compiler(), backends::eager::make_backend()),
+        backend("llvm")}) {
     const auto compiled = engine->compile(ir::parse(kLookup), {});
     const Tensor table = torch::randn({5, 8});
     std::vector<Tensor> bad = {table, torch::tensor({0, 5, 1})};
@@ -72,14 +73,14 @@ TEST(LlvmBackend, AnIndexOutOfRangeRaisesEagersError) {
 /// Compiles nothing.
 class Refusing final : public KernelCompiler {
  public:
-  std::string_view name() const override { return "refusing"; }
+  const Target& target() const override { return make_reference_compiler()->target(); }
   std::vector<Result> compile(std::span<const Kernel* const> kernels) override {
     return std::vector<Result>(kernels.size(), {nullptr, "not today"});
   }
 };
 
 TEST(LlvmBackend, WhatCannotBeGeneratedRunsInEagerAndIsReported) {
-  const auto compiled = make_backend(std::make_shared<Refusing>(), eager::make_backend())
+  const auto compiled = make_backend(std::make_shared<Refusing>(), backends::eager::make_backend())
                             ->compile(ir::parse(kLookup), {});
   std::vector<Tensor> inputs = {torch::randn({5, 8}), torch::tensor({0, 4, 1})};
 
@@ -99,7 +100,7 @@ TEST(LlvmBackend, ANumberOfTheShapeOfAKernelsOwnValueRunsInEager) {
       return %s: output 0
     })");
   const std::shared_ptr<Backend> refusing =
-      make_backend(std::make_shared<Refusing>(), eager::make_backend());
+      make_backend(std::make_shared<Refusing>(), backends::eager::make_backend());
   const Tensor x = torch::randn({3});
   for (const std::shared_ptr<Backend>& engine : {refusing, backend("llvm")}) {
     std::vector<Tensor> given = {x};
@@ -111,7 +112,7 @@ TEST(LlvmBackend, ANumberOfTheShapeOfAKernelsOwnValueRunsInEager) {
 class Timed final : public KernelCompiler {
  public:
   explicit Timed(double seconds) : seconds_(seconds) {}
-  std::string_view name() const override { return "timed"; }
+  const Target& target() const override { return make_reference_compiler()->target(); }
   double copy_bytes_per_second() override { return 1 << 30; }
   std::vector<Result> compile(std::span<const Kernel* const> kernels) override {
     std::vector<Result> results = reference_->compile(kernels);
@@ -125,7 +126,9 @@ class Timed final : public KernelCompiler {
    public:
     TimedKernel(std::shared_ptr<const CompiledKernel> kernel, double seconds)
         : kernel_(std::move(kernel)), seconds_(seconds) {}
-    bool run(std::span<void* const> buffers) const override { return kernel_->run(buffers); }
+    bool launch(std::span<void* const> buffers, const c10::Stream& stream) const override {
+      return kernel_->launch(buffers, stream);
+    }
     double best_seconds() const override { return seconds_; }
 
    private:
@@ -139,7 +142,8 @@ class Timed final : public KernelCompiler {
 
 TEST(LlvmBackend, TheReportHasBytesTimeAndShareOfCopyBandwidth) {
   const auto report = [](double seconds) {
-    const auto backend = make_backend(std::make_shared<Timed>(seconds), eager::make_backend());
+    const auto backend =
+        make_backend(std::make_shared<Timed>(seconds), backends::eager::make_backend());
     return backend->compile(ir::parse(kLookup), {})->report();
   };
   // A table of 5 rows of 8 floats and 3 indices are read, 3 rows written: 280 bytes.
@@ -154,7 +158,7 @@ TEST(LlvmBackend, TheReportHasBytesTimeAndShareOfCopyBandwidth) {
 /// Kernels that are off by one in every element.
 class Wrong final : public KernelCompiler {
  public:
-  std::string_view name() const override { return "wrong"; }
+  const Target& target() const override { return make_reference_compiler()->target(); }
   std::vector<Result> compile(std::span<const Kernel* const> kernels) override {
     std::vector<Kernel> changed;
     for (const Kernel* kernel : kernels) {
@@ -171,11 +175,11 @@ class Wrong final : public KernelCompiler {
 
 TEST(LlvmBackend, CheckNamesTheOpThatDiffers) {
   std::vector<Tensor> inputs = {torch::zeros({5, 8}), torch::tensor({0, 4, 1})};
-  const auto right = make_backend(make_reference_compiler(), eager::make_backend(), true)
+  const auto right = make_backend(make_reference_compiler(), backends::eager::make_backend(), true)
                          ->compile(ir::parse(kLookup), {});
   EXPECT_TRUE(right->run(inputs)[0].equal(torch::ones({3, 8})));
 
-  const auto wrong = make_backend(std::make_shared<Wrong>(), eager::make_backend(), true)
+  const auto wrong = make_backend(std::make_shared<Wrong>(), backends::eager::make_backend(), true)
                          ->compile(ir::parse(kLookup), {});
   const std::string text = test::error_text<InternalError>([&] { wrong->run(inputs); });
   EXPECT_NE(text.find("check: kernel k0 differs from eager at element 0 of f32[3, 8]: 0, eager 1"),
@@ -185,7 +189,7 @@ TEST(LlvmBackend, CheckNamesTheOpThatDiffers) {
 }
 
 TEST(LlvmBackend, EqualKernelsAreCompiledOnce) {
-  auto judge = eager::make_backend();
+  auto judge = backends::eager::make_backend();
   auto compiler = make_reference_compiler();
   const HostList list = make_host_list(ir::parse(R"(
     graph g(%x: f32[6, 6] user_input 0, %w: f32[6, 6] user_input 1) {

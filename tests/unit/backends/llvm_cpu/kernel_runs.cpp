@@ -122,8 +122,8 @@ std::string difference_from_reference(const Kernel& kernel, InstructionSet set,
   if (!made[0].kernel) return "not generated: " + made[0].reason;
   const auto reference = loops::make_reference_compiler()->compile(kernels);
   KernelMemory got(kernel, values, seed), expected(kernel, values, seed);
-  const bool good = made[0].kernel->run(got.pointers());
-  const bool reference_good = reference[0].kernel->run(expected.pointers());
+  const bool good = made[0].kernel->launch(got.pointers(), kHostStream);
+  const bool reference_good = reference[0].kernel->launch(expected.pointers(), kHostStream);
   if (good != reference_good) return base::str("in range: ", good, ", expected ", reference_good);
   return good ? difference(kernel, got, expected, units) : std::string();
 }

@@ -37,6 +37,9 @@ class KernelMemory {
 std::string difference(const loops::Kernel& kernel, KernelMemory& got, KernelMemory& expected,
                        double units);
 
+/// The calling thread, which does the work of kernels for the CPU.
+inline const c10::Stream kHostStream(c10::Stream::DEFAULT, c10::Device(c10::kCPU));
+
 /// The sets of instructions that this machine can run.
 std::vector<backends::llvm_cpu::InstructionSet> instruction_sets();
 

@@ -269,14 +269,14 @@ TEST(CpuKernel, RowsAreReadThroughIndices) {
     ASSERT_TRUE(made[0].kernel) << made[0].reason;
     KernelMemory memory(kernel, Values::Moderate, 3);
     for (int i = 0; i < 21; ++i) memory.data<int64_t>(1)[i] = (i * 7) % 10;
-    EXPECT_TRUE(made[0].kernel->run(memory.pointers()));
+    EXPECT_TRUE(made[0].kernel->launch(memory.pointers(), test::kHostStream));
     for (int i = 0; i < 21; ++i)
       for (int j = 0; j < 33; ++j)
         ASSERT_EQ(memory.data<float>(2)[33 * i + j],
                   memory.data<float>(0)[33 * ((i * 7) % 10) + j]);
     for (int64_t wrong : {int64_t{10}, int64_t{-1}, INT64_MAX, INT64_MIN}) {
       memory.data<int64_t>(1)[20] = wrong;
-      EXPECT_FALSE(made[0].kernel->run(memory.pointers())) << wrong;
+      EXPECT_FALSE(made[0].kernel->launch(memory.pointers(), test::kHostStream)) << wrong;
     }
   }
 }
@@ -301,10 +301,10 @@ TEST(CpuKernel, GatherPerElementChecksOnlyTheElementsThatExist) {
     ASSERT_TRUE(made[0].kernel) << made[0].reason;
     KernelMemory memory(kernel, Values::Moderate, 3);
     for (int i = 0; i < 21; ++i) memory.data<int64_t>(1)[i] = 49 - i;
-    EXPECT_TRUE(made[0].kernel->run(memory.pointers()));
+    EXPECT_TRUE(made[0].kernel->launch(memory.pointers(), test::kHostStream));
     for (int i = 0; i < 21; ++i) ASSERT_EQ(memory.data<float>(2)[i], memory.data<float>(0)[49 - i]);
     memory.data<int64_t>(1)[20] = 50;
-    EXPECT_FALSE(made[0].kernel->run(memory.pointers()));
+    EXPECT_FALSE(made[0].kernel->launch(memory.pointers(), test::kHostStream));
   }
 }
 
@@ -461,7 +461,7 @@ TEST(CpuKernel, LongFloatSumsKeepTheirPrecision) {
       memory.data<float>(0)[i] = std::abs(memory.data<float>(0)[i]);
       exact += static_cast<double>(memory.data<float>(0)[i]);
     }
-    ASSERT_TRUE(made[0].kernel->run(memory.pointers()));
+    ASSERT_TRUE(made[0].kernel->launch(memory.pointers(), test::kHostStream));
     EXPECT_NEAR(memory.data<float>(1)[0], exact, 2 * exact * 0x1p-24);
   }
 }

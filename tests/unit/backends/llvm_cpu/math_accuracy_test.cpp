@@ -126,7 +126,7 @@ std::vector<float> generated(const Function& function, const std::vector<float>&
   const auto made = backends::llvm_cpu::make_cpu_compiler(set)->compile(kernels);
   std::vector<float> y(x.size());
   void* const buffers[] = {const_cast<float*>(x.data()), y.data()};
-  made[0].kernel->run(buffers);
+  made[0].kernel->launch(buffers, test::kHostStream);
   return y;
 }
 

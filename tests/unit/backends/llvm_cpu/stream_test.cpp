@@ -49,7 +49,7 @@ TEST(Streams, LargeResultsInAlignedAndOtherMemory) {
         float* const out = y.get() + shift;
         for (int64_t i = 0; i < count; ++i) out[i] = -1;
         void* const buffers[] = {x.get(), out};
-        made[0].kernel->run(buffers);
+        made[0].kernel->launch(buffers, test::kHostStream);
         int64_t wrong = 0;
         for (int64_t i = 0; i < count; ++i) wrong += out[i] != 2 * static_cast<float>(i % 1000);
         EXPECT_EQ(wrong, 0) << name(set) << ", " << columns << " columns, shifted by " << shift;

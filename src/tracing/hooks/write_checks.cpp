@@ -1,0 +1,179 @@
+#include "tracing/hooks/write_checks.h"
+
+#include "base/error.h"
+#include "ops/memory/shares_memory.h"
+#include "ops/metadata/meta_tensor.h"
+#include "tracing/inputs/inputs.h"
+#include "tracing/recording/operand_text.h"
+#include "tracing/recording/recording.h"
+#include "tracing/recording/traced_tensor.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/MemoryOverlap.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/VariableTypeUtils.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+
+namespace tandem::tracing {
+namespace {
+
+bool has_tag(const c10::OperatorHandle& op, at::Tag tag) {
+  const auto tags = op.getTags();
+  return std::find(tags.begin(), tags.end(), tag) != tags.end();
+}
+
+bool is_same_view(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.strides() == b.strides() &&
+         a.storage_offset() == b.storage_offset() && a.dtype() == b.dtype();
+}
+
+/// Where eager's own check is sure, and says so: both are dense, and they share a part.
+bool overlaps_in_part(const at::Tensor& written, const at::Tensor& read) {
+  if (written.is_same(read) || !written.storage().is_alias_of(read.storage())) return false;
+  if (!written.is_non_overlapping_and_dense() || !read.is_non_overlapping_and_dense()) return false;
+  return !is_same_view(written, read) &&
+         shapes::may_overlap(ops::place_of(written), ops::place_of(read));
+}
+
+/// The same for an op that does not even read what it writes, element by element.
+bool overlaps(const at::Tensor& written, const at::Tensor& read) {
+  if (written.is_same(read) || overlaps_in_part(written, read)) return true;
+  return written.storage().is_alias_of(read.storage()) && is_same_view(written, read) &&
+         written.is_non_overlapping_and_dense();
+}
+
+using Overlaps = bool (*)(const at::Tensor& written, const at::Tensor& read);
+
+void check_overlap(const at::Tensor& written, const BoxedCall& call, Overlaps overlap) {
+  for (const c10::IValue& operand : call.operands().slice(1)) {
+    if (!operand.isTensor()) continue;
+    const at::Tensor& read = operand.toTensor();
+    TORCH_CHECK(!read.defined() || !is_traced(read) || !overlap(written, read),
+                "unsupported operation: some elements of the input tensor and the written-to "
+                "tensor refer to a single memory location. Please clone() the tensor before "
+                "performing the operation.");
+  }
+}
+
+/// In a trace, autograd follows a write through a view by taking the view of the base again.
+void check_base(const at::Tensor& written) {
+  if (!written.is_view()) return;
+  const at::Tensor base(written._base());
+  if (!is_traced(base) || !(written.requires_grad() || base.requires_grad())) return;
+  if (!at::functionalization::impl::unsafeGetFunctionalWrapper(base)->has_metadata_mutation())
+    return;
+  bool same = false;
+  try {
+    const auto& info = torch::autograd::impl::get_view_autograd_meta(written)->get_backward_view();
+    same = info.has_view_fn() && is_same_view(info.view_fn()(base), written);
+  } catch (const c10::Error&) {
+    // The base has no such view any more.
+  }
+  if (same) return;
+  TANDEM_UNSUPPORTED("trace",
+                     "a view is written whose base was reshaped in place (t_, squeeze_, ...) after "
+                     "the view was taken",
+                     "\n  value:  ", tensor_text(written),
+                     "\n  remedy: take the view again after the base was reshaped, or use the "
+                     "out-of-place form");
+}
+
+bool will_require_grad(const BoxedCall& call) {
+  return std::ranges::any_of(call.operands(), [](const c10::IValue& operand) {
+    return operand.isTensor() && operand.toTensor().defined() && operand.toTensor().requires_grad();
+  });
+}
+
+at::Tensor like_on_meta(const at::Tensor& tensor) {
+  if (!tensor.defined()) return tensor;
+  at::Tensor made(
+      at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type()));
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number())
+    made.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return made;
+}
+
+}  // namespace
+
+bool is_in_place(const c10::OperatorHandle& op) {
+  return op.schema().name().ends_with('_') && op.schema().is_mutable();
+}
+
+std::any check_write(BoxedCall& call) {
+  if (!call.operand(0).isTensor()) return {};
+  const at::Tensor& written = call.operand(0).toTensor();
+  if (!is_traced(written)) return {};
+  if (c10::GradMode::is_enabled()) {
+    Inputs& inputs = call.recording->inputs();
+    const at::Tensor* real = inputs.real_of(written);
+    // Of one that has its history from here, the first write was looked at.
+    if (real && real->is_view() && !inputs.histories().is_mirrored(*real))
+      torch::autograd::check_inplace(*real, will_require_grad(call));
+  }
+  check_base(written);
+  if (has_tag(call.op, at::Tag::pointwise) || call.op.schema().name() == "aten::copy_") {
+    at::assert_no_internal_overlap(written);
+    check_overlap(written, call, overlaps_in_part);
+  } else if (call.op.schema().name() == "aten::index_put_") {
+    check_overlap(written, call, overlaps);
+  }
+  return {};
+}
+
+bool fills_out_on_meta(const c10::OperatorHandle& op) {
+  const std::vector<c10::Argument>& arguments = op.schema().arguments();
+  return !arguments.empty() && arguments.back().is_out() &&
+         op.hasKernelForDispatchKey(c10::DispatchKey::Meta);
+}
+
+std::any check_filled(BoxedCall& call) {
+  const ops::KernelsOnly kernels_only;
+  torch::jit::Stack on_meta;
+  for (const c10::IValue& operand : call.operands()) {
+    if (operand.isTensor()) {
+      on_meta.emplace_back(like_on_meta(operand.toTensor()));
+    } else if (operand.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : operand.toTensorVector())
+        list.push_back(like_on_meta(tensor));
+      on_meta.emplace_back(std::move(list));
+    } else {
+      on_meta.push_back(operand);
+    }
+  }
+  call.op.callBoxed(on_meta);
+  return {};
+}
+
+bool writes_list(const c10::OperatorHandle& op) {
+  const std::string& name = op.schema().name();
+  return name.starts_with("aten::_foreach_") && name.ends_with('_');
+}
+
+std::any check_written_once(BoxedCall& call) {
+  std::vector<at::Tensor> written = call.operand(0).toTensorVector();
+  for (size_t i = 1; i < written.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (!is_traced(written[i]) || !is_traced(written[j]) ||
+          !written[i].storage().is_alias_of(written[j].storage()) ||
+          !shapes::may_overlap(ops::place_of(written[i]), ops::place_of(written[j]))) {
+        continue;
+      }
+      TANDEM_UNSUPPORTED("trace", call.op.schema().name(),
+                         " writes the same memory twice: tensors ", j, " and ", i,
+                         " of its list overlap", "\n  value:  ", tensor_text(written[i]),
+                         "\n  remedy: leave one of them out, or write them one after the other");
+    }
+  }
+  return written;
+}
+
+void count_writes(BoxedCall&, std::any& written) {
+  for (const at::Tensor& tensor : *std::any_cast<std::vector<at::Tensor>>(&written))
+    tensor.unsafeGetTensorImpl()->bump_version();
+}
+
+}  // namespace tandem::tracing

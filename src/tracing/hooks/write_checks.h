@@ -1,0 +1,27 @@
+#pragma once
+
+#include "tracing/hooks/interception.h"
+
+namespace tandem::tracing {
+
+// Rows that raise before an op writes what eager's kernels would raise, or what no trace can
+// follow.
+
+bool is_in_place(const c10::OperatorHandle& op);
+/// Before an in-place op writes a traced tensor: raises what eager's kernels would raise where
+/// memory overlaps (a traced tensor has none that they could look at), and refuses a write through
+/// a view whose base was reshaped in place since, which autograd could not follow here. Members of
+/// a group are views of their base here, whatever kind of view they are outside: the real ones are
+/// asked whether they may be written.
+std::any check_write(BoxedCall& call);
+
+bool fills_out_on_meta(const c10::OperatorHandle& op);
+/// Runs the op on tensors without data, for its errors.
+std::any check_filled(BoxedCall& call);
+
+bool writes_list(const c10::OperatorHandle& op);
+/// Refuses lists whose tensors overlap. Leaves the tensors for count_writes.
+std::any check_written_once(BoxedCall& call);
+void count_writes(BoxedCall& call, std::any& written);
+
+}  // namespace tandem::tracing

@@ -1,0 +1,138 @@
+#include "tracing/inputs/group.h"
+
+#include "ops/memory/flat_memory.h"
+#include "ops/memory/shares_memory.h"
+#include "tracing/recording/tracing_state.h"
+
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+
+namespace tandem::tracing {
+namespace {
+
+namespace autograd = torch::autograd;
+using ops::root_of;
+
+bool have_one_root(std::span<const at::Tensor> members) {
+  const at::Tensor root = root_of(members[0]);
+  return std::ranges::all_of(
+      members, [&](const at::Tensor& member) { return root_of(member).is_same(root); });
+}
+
+}  // namespace
+
+bool is_differentiable_view(const at::Tensor& tensor) {
+  if (!tensor.requires_grad()) return false;
+  const at::Tensor root = root_of(tensor);
+  // Not of a tensor without grad, of which a view can have a history of its own only. Not what
+  // shows complex numbers as real ones, or conjugated. Nor of a base with gaps or another order of
+  // dimensions: as_strided_scatter, by which a write to the view is recorded, refuses it.
+  return !root.is_same(tensor) && root.requires_grad() && root.key_set() == tensor.key_set() &&
+         root.scalar_type() == tensor.scalar_type() && root.is_contiguous();
+}
+
+std::vector<std::vector<size_t>> related(std::span<const at::Tensor> tensors, bool all_views) {
+  std::vector<size_t> component(tensors.size());
+  bool any = false;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    component[i] = i;
+    for (size_t j = 0; j < i; ++j) {
+      if (component[j] == component[i] || !tensors[i].storage().is_alias_of(tensors[j].storage()))
+        continue;
+      const bool views = (all_views || tensors[i].requires_grad()) && c10::GradMode::is_enabled() &&
+                         root_of(tensors[i]).is_same(root_of(tensors[j]));
+      if (!views && !ops::shares_memory(tensors[i], tensors[j])) continue;
+      any = true;
+      const size_t from = component[i], to = component[j];
+      std::ranges::replace(component, from, to);
+    }
+  }
+  if (!any) return {};
+  std::vector<std::vector<size_t>> found(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) found[component[i]].push_back(i);
+  std::erase_if(found, [](const std::vector<size_t>& members) { return members.size() < 2; });
+  return found;
+}
+
+std::string cannot_be_group(std::span<const at::Tensor> members) {
+  for (const at::Tensor& member : members) {
+    if (member.scalar_type() != members[0].scalar_type()) return "they see it as different dtypes";
+  }
+  if (have_one_root(members)) return {};
+  // Without a common root each member stands for itself: that is what autograd sees outside, too.
+  // Views of one another would need both.
+  for (size_t i = 0; i < members.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (!members[i].requires_grad() && !members[j].requires_grad()) continue;
+      if (root_of(members[i]).is_same(root_of(members[j])))
+        return "two of them are views of one tensor that requires grad, and another is not";
+    }
+  }
+  return {};
+}
+
+Group make_group(Recording& recording, std::span<const at::Tensor> members, int64_t index,
+                 bool caller_in_inference_mode) {
+  Group group;
+  group.is_root = have_one_root(members);
+  if (group.is_root) {
+    group.real = root_of(members[0]);
+  } else {
+    OutsideTrace outside;
+    group.real = ops::flat_memory(members);
+  }
+  StandIn base = make_stand_in(recording, group.real, ir::Descriptor::base(index),
+                               "base" + std::to_string(index), caller_in_inference_mode);
+  group.tensor = std::move(base.tensor);
+  group.input = base.input;
+  group.edge = last_history(base);
+  group.requires_grad = base.requires_grad;
+  group.is_leaf = base.is_leaf;
+  return group;
+}
+
+StandIn make_member(Recording& recording, const Group& group, const at::Tensor& real,
+                    size_t equal_members, ir::Descriptor role, std::string name,
+                    bool caller_in_inference_mode) {
+  c10::InferenceMode mode(real.is_inference() && !caller_in_inference_mode);
+  StandIn member;
+  member.real = real;
+  {
+    OutsideTrace outside;
+    at::AutoDispatchBelowADInplaceOrView below;
+    recording.add_input(real, std::move(role), std::move(name));
+  }
+  member.input = recording.graph().inputs().back();
+  const auto as_member = [&] {
+    // A new value of the base starts at the beginning of its memory, wherever the base does.
+    const std::optional<int64_t> offset = real.storage_offset() == group.real.storage_offset()
+                                              ? std::nullopt
+                                              : std::optional<int64_t>(real.storage_offset());
+    at::Tensor member = group.tensor.as_strided(real.sizes(), real.strides(), offset);
+    // Views of one member must not be taken for views of another that shows the same.
+    for (size_t i = 0; i < equal_members; ++i) member = member.alias();
+    return member;
+  };
+  if (group.is_root) {
+    // A view made without grad could not be written in grad mode.
+    at::AutoGradMode grad_mode(!real.is_inference());
+    member.tensor = real.is_same(group.real) ? group.tensor : as_member();
+    if (real.requires_grad()) member.histories = {autograd::impl::gradient_edge(member.tensor)};
+  } else {
+    {
+      at::AutoDispatchBelowADInplaceOrView below;
+      member.tensor = as_member();
+    }
+    member.tensor.unsafeGetTensorImpl()->set_version_counter(c10::VariableVersion(0));
+    take_autograd_state(member, real);
+  }
+  note_first_state(member);
+  return member;
+}
+
+}  // namespace tandem::tracing

@@ -1,0 +1,356 @@
+#include "tracing/inputs/inputs.h"
+
+#include "libtorch/private_members.h"
+#include "ops/memory/flat_memory.h"
+#include "ops/memory/shares_memory.h"
+#include "tracing/recording/operand_text.h"
+#include "tracing/recording/recording.h"
+#include "tracing/recording/tracing_state.h"
+
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/ops/equal.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <ranges>
+#include <set>
+#include <unordered_set>
+
+namespace tandem::tracing {
+namespace {
+
+bool is_written(const StandIn& stand_in) {
+  return at::functionalization::impl::unsafeGetFunctionalWrapper(stand_in.tensor)
+      ->has_data_mutation();
+}
+
+bool got_history(const StandIn& stand_in) {
+  return !stand_in.requires_grad && stand_in.tensor.requires_grad() && !stand_in.tensor.is_leaf();
+}
+
+bool same_counter(const at::Tensor& a, const at::Tensor& b) {
+  return libtorch::same_counter(*a.unsafeGetTensorImpl(), *b.unsafeGetTensorImpl());
+}
+
+bool same_geometry(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.strides() == b.strides() &&
+         a.storage_offset() == b.storage_offset();
+}
+
+}  // namespace
+
+std::string value_name(const ir::Descriptor& role) {
+  std::string name = role.name;
+  std::replace(name.begin(), name.end(), '.', '_');
+  return name;
+}
+
+Inputs::Inputs(Recording& recording, InputOptions options)
+    : recording_(recording),
+      options_(std::move(options)),
+      in_inference_mode_(c10::InferenceMode::is_enabled()),
+      with_grad_(c10::GradMode::is_enabled()),
+      host_memory_(recording) {}
+
+Inputs::~Inputs() {
+  // The last one first: of two that share a counter, the first one met it before any write.
+  for (Borrowed& one : borrowed_ | std::views::reverse) one.counter.set_version(one.version);
+}
+
+detail::Flat Inputs::add_arguments(const detail::Flat& arguments,
+                                   std::span<const Replacement> replacements) {
+  detail::Flat seen;
+  seen.constants = arguments.constants;
+  find_groups(arguments);
+  for (size_t i = 0; i < arguments.tensors.size(); ++i) {
+    const at::Tensor& real = arguments.tensors[i];
+    if (!real.defined()) {
+      seen.tensors.emplace_back();
+      continue;
+    }
+    add(real, ir::Descriptor::user_input(static_cast<int64_t>(i)), "arg" + std::to_string(i));
+    seen.tensors.push_back(stand_ins_.back().tensor);
+  }
+  argument_count_ = stand_ins_.size();
+  for (const Replacement& one : replacements)
+    position_.emplace(one.closed_over.unsafeGetTensorImpl(), *find_argument(one.argument));
+  for (const at::Tensor& real : options_.retrace.met_before) stand_in(real);
+  for (StandIn& stand_in : stand_ins_) stand_in.closed_over = false;
+  return seen;
+}
+
+void Inputs::find_groups(const detail::Flat& arguments) {
+  std::vector<at::Tensor> tensors;
+  std::unordered_set<const c10::TensorImpl*> seen;
+  const auto add = [&](const at::Tensor& tensor) {
+    if (tensor.defined() && tensor.has_storage() &&
+        seen.insert(tensor.unsafeGetTensorImpl()).second)
+      tensors.push_back(tensor);
+  };
+  for (const at::Tensor& tensor : arguments.tensors) add(tensor);
+  for (const at::Tensor& tensor : options_.retrace.met_before) add(tensor);
+  for (const std::vector<size_t>& component : related(tensors, options_.retrace.group_all_views)) {
+    std::vector<at::Tensor> members;
+    for (size_t i : component) members.push_back(tensors[i]);
+    if (cannot_be_group(members).empty()) add_group(members);
+  }
+}
+
+void Inputs::add_group(std::span<const at::Tensor> members) {
+  for (const at::Tensor& member : members)
+    group_of_.emplace(member.unsafeGetTensorImpl(), groups_.size());
+  groups_.push_back(
+      make_group(recording_, members, static_cast<int64_t>(groups_.size()), in_inference_mode_));
+}
+
+size_t Inputs::equal_members(const Group& group, const at::Tensor& real) const {
+  return static_cast<size_t>(std::ranges::count_if(
+      group.members, [&](size_t member) { return same_geometry(stand_ins_[member].real, real); }));
+}
+
+void Inputs::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
+  const size_t here = stand_ins_.size();
+  auto [it, is_new] = position_.try_emplace(real.unsafeGetTensorImpl(), here);
+  // A view renews its grad_fn when it is written, even without autograd: so must what stands for
+  // it.
+  const bool may_be_written =
+      role.role != ir::Role::UserInput || static_cast<size_t>(role.index) < options_.own_tensors;
+  if (is_new && with_grad_ && may_be_written && !group_of_.contains(real.unsafeGetTensorImpl()) &&
+      is_differentiable_view(real))
+    add_group({&real, 1});
+  const auto group = group_of_.find(real.unsafeGetTensorImpl());
+  const bool is_closed_over = role.role != ir::Role::UserInput;
+  StandIn stand_in =
+      group == group_of_.end()
+          ? make_stand_in(recording_, real, std::move(role), std::move(name), in_inference_mode_)
+          : make_member(recording_, groups_[group->second], real,
+                        equal_members(groups_[group->second], real), std::move(role),
+                        std::move(name), in_inference_mode_);
+  if (!is_new) {
+    // The same tensor object twice: the function must see one tensor, the graph keeps both inputs.
+    const StandIn& first = stand_ins_[it->second];
+    const ir::ValueId input = stand_in.input;
+    stand_in = first;
+    stand_in.input = input;
+    stand_in.duplicate_of = static_cast<int64_t>(it->second);
+  } else {
+    if (group != group_of_.end()) {
+      stand_in.group = static_cast<int64_t>(group->second);
+      groups_[group->second].members.push_back(here);
+    }
+    if (stand_in.group < 0 && is_closed_over) borrow_counter(stand_in);
+    share_counter(stand_in);
+    if (stand_in.renews) renewing_.push_back(here);
+    if (!stand_in.requires_grad) without_history_.push_back(here);
+    stands_at_.emplace(stand_in.tensor.unsafeGetTensorImpl(), here);
+  }
+  stand_ins_.push_back(std::move(stand_in));
+  real_versions_.push_back(version_of(real));
+}
+
+/// A custom function is given a closed-over tensor itself, not its stand-in. What it saves notes
+/// the version at that moment, and what is written later must be found modified: so both count
+/// writes together, until the trace is over.
+void Inputs::borrow_counter(StandIn& stand_in) {
+  c10::TensorImpl& real = *stand_in.real.unsafeGetTensorImpl();
+  if (!real.version_counter().enabled() || stand_in.tensor.is_inference()) return;
+  borrowed_.push_back({real.version_counter(), version_of(stand_in.real)});
+  stand_in.tensor.unsafeGetTensorImpl()->set_version_counter(real.version_counter());
+  stand_in.version = stand_in.history_version = version_of(stand_in.tensor);
+}
+
+/// Views and detached copies have one version counter together: a write to one counts for all.
+void Inputs::share_counter(StandIn& stand_in) {
+  if (!stand_in.real.has_storage()) return;
+  std::vector<size_t>& neighbours = on_storage_[stand_in.real.storage().unsafeGetStorageImpl()];
+  neighbours.push_back(stand_ins_.size());
+  for (size_t i = 0; i + 1 < neighbours.size(); ++i) {
+    const StandIn& earlier = stand_ins_[neighbours[i]];
+    if (earlier.counter_of >= 0 || !same_counter(earlier.real, stand_in.real)) continue;
+    stand_in.counter_of = static_cast<int64_t>(neighbours[i]);
+    if (!same_counter(earlier.tensor, stand_in.tensor)) {
+      stand_in.tensor.unsafeGetTensorImpl()->set_version_counter(
+          earlier.tensor.unsafeGetTensorImpl()->version_counter());
+      // Its history was made for what the counter says now: the real one may have moved before.
+      auto* view = torch::autograd::impl::get_view_autograd_meta(stand_in.tensor);
+      if (view != nullptr && view->has_bw_view())
+        view->set_attr_version(version_of(earlier.tensor));
+    }
+    stand_in.version = stand_in.history_version = version_of(stand_in.tensor);
+    return;
+  }
+}
+
+/// `.data()` gives another tensor each time: one on the same memory that autograd does not know is
+/// as good as the one that was met before.
+std::optional<size_t> Inputs::find_met_before(const at::Tensor& real) const {
+  for (size_t i = argument_count_; i < argument_count_ + options_.retrace.met_before.size(); ++i) {
+    const at::Tensor& known = stand_ins_[i].real;
+    if (!known.requires_grad() && !real.requires_grad() && real.has_storage() &&
+        known.storage().is_alias_of(real.storage()) && known.dtype() == real.dtype() &&
+        same_geometry(known, real)) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
+at::Tensor Inputs::stand_in(const at::Tensor& real) {
+  if (auto it = position_.find(real.unsafeGetTensorImpl()); it != position_.end()) {
+    StandIn& known = stand_ins_[it->second];
+    known.closed_over = known.closed_over || known.real.is_same(real);
+    return known.tensor;
+  }
+  if (std::optional<at::Tensor> made_here = host_memory_.stand_in(real, histories_))
+    return *made_here;
+  if (stand_ins_.size() >= argument_count_ + options_.retrace.met_before.size()) {
+    if (const auto known = find_met_before(real)) return stand_ins_[*known].tensor;
+  }
+  const auto known = options_.known.find(real.unsafeGetTensorImpl());
+  const auto index = static_cast<int64_t>(stand_ins_.size() - argument_count_);
+  if (known != options_.known.end()) {
+    add(real, known->second, value_name(known->second));
+  } else {
+    add(real, ir::Descriptor::lifted(index), "lifted" + std::to_string(index));
+  }
+  return stand_ins_.back().tensor;
+}
+
+const at::Tensor* Inputs::real_of(const at::Tensor& stand_in) const {
+  const auto known = stands_at_.find(stand_in.unsafeGetTensorImpl());
+  return known == stands_at_.end() ? nullptr : &stand_ins_[known->second].real;
+}
+
+bool Inputs::compare(ir::ValueId a, ir::ValueId b) {
+  const auto position = [this](ir::ValueId input) {
+    const auto at = std::ranges::find(stand_ins_, input, &StandIn::input);
+    return static_cast<int64_t>(at - stand_ins_.begin());
+  };
+  ir::EqualityFacts facts{.a = position(a), .b = position(b)};
+  const OutsideTrace outside;
+  facts.equal = at::equal(stand_ins_[static_cast<size_t>(facts.a)].real,
+                          stand_ins_[static_cast<size_t>(facts.b)].real);
+  equalities_.push_back(facts);
+  return facts.equal;
+}
+
+void Inputs::renew_histories() {
+  for (size_t i : renewing_) renew_history(stand_ins_[i]);
+}
+
+void Inputs::note_write() {
+  renew_histories();
+  if (c10::GradMode::is_enabled()) {
+    for (size_t i : without_history_) {
+      if (i >= argument_count_) histories_.mirror(stand_ins_[i].real, stand_ins_[i].tensor);
+    }
+  }
+  host_memory_.mirror_histories(histories_);
+}
+
+bool Inputs::leave() {
+  take_over_versions();
+  renew_histories();
+  return histories_.take_back();
+}
+
+/// mark_dirty() in a custom function counts a write of the tensor that it is given: of a
+/// closed-over one itself, since that is what the function has. The call shall count it, each time.
+void Inputs::take_over_versions() {
+  for (size_t i = 0; i < stand_ins_.size(); ++i) {
+    const StandIn& one = stand_ins_[i];
+    const uint32_t counted = version_of(one.real) - real_versions_[i];
+    if (counted == 0 || one.duplicate_of >= 0 || one.counter_of >= 0 || has_borrowed(one)) continue;
+    c10::VariableVersion real = one.real.unsafeGetTensorImpl()->version_counter();
+    real.set_version(real_versions_[i]);
+    c10::VariableVersion here = one.tensor.unsafeGetTensorImpl()->version_counter();
+    here.set_version(static_cast<int64_t>(here.current_version()) + counted);
+  }
+}
+
+const StandIn* Inputs::written_on_memory_of(const at::Tensor& tensor) const {
+  const auto neighbours = on_storage_.find(tensor.storage().unsafeGetStorageImpl());
+  if (neighbours == on_storage_.end()) return nullptr;
+  for (size_t i : neighbours->second) {
+    if (is_written(stand_ins_[i])) return &stand_ins_[i];
+  }
+  return nullptr;
+}
+
+void Inputs::pass_for_history(size_t n, torch::autograd::Edge history) {
+  StandIn& stand_in = stand_ins_[*find_argument(n)];
+  stand_in.histories = {std::move(history)};
+  stand_in.history_only = true;
+  stand_in.renews = false;
+}
+
+std::optional<size_t> Inputs::find(const at::Tensor& real) const {
+  const auto it = position_.find(real.unsafeGetTensorImpl());
+  return it == position_.end() ? std::nullopt : std::optional(it->second);
+}
+
+std::optional<size_t> Inputs::find_argument(size_t n) const {
+  for (size_t i = 0; i < stand_ins_.size(); ++i) {
+    if (recording_.graph().input_role(stand_ins_[i].input) ==
+        ir::Descriptor::user_input(static_cast<int64_t>(n)))
+      return i;
+  }
+  return std::nullopt;
+}
+
+std::optional<Retrace> Inputs::retrace() const {
+  Retrace retrace = options_.retrace;
+  const size_t first_late = argument_count_ + retrace.met_before.size();
+  bool needed = false;
+  std::set<size_t> late;
+  const auto note = [&](size_t i, size_t j) {
+    for (size_t one : {i, j}) {
+      if (one >= first_late) late.insert(one);
+    }
+  };
+  const auto compare = [&](size_t i, size_t j) {
+    const StandIn &a = stand_ins_[i], &b = stand_ins_[j];
+    if (a.group >= 0 && a.group == b.group) return;
+    if (i >= first_late && ops::shares_memory(a.real, b.real)) {
+      note(i, j);
+      needed = needed || is_written(a) || is_written(b);
+    }
+    // A differentiable write to one view of a tensor gives all of its views a history.
+    if ((got_history(a) || got_history(b)) && ops::root_of(a.real).is_same(ops::root_of(b.real))) {
+      note(i, j);
+      needed = needed || !options_.retrace.group_all_views;
+      retrace.group_all_views = true;
+    }
+  };
+  for (const auto& [storage, neighbours] : on_storage_) {
+    for (size_t i = 1; i < neighbours.size(); ++i) {
+      for (size_t j = 0; j < i; ++j) compare(neighbours[i], neighbours[j]);
+    }
+  }
+  if (!needed) return std::nullopt;
+  for (size_t i : late) retrace.met_before.push_back(stand_ins_[i].real);
+  return retrace;
+}
+
+std::string Inputs::name_of(const StandIn& stand_in) const {
+  const ir::Descriptor& role = recording_.graph().input_role(stand_in.input);
+  switch (role.role) {
+    case ir::Role::UserInput:
+      return options_.names[static_cast<size_t>(role.index)];
+    case ir::Role::Param:
+      return "parameter \"" + role.name + "\"";
+    case ir::Role::Buffer:
+      return "buffer \"" + role.name + "\"";
+    default:
+      return "closed-over tensor " + std::to_string(role.index) + " (" +
+             tensor_text(stand_in.real) + ")";
+  }
+}
+
+bool Inputs::has_borrowed(const StandIn& stand_in) {
+  return same_counter(stand_in.real, stand_in.tensor);
+}
+
+}  // namespace tandem::tracing

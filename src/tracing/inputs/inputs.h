@@ -1,0 +1,148 @@
+#pragma once
+
+#include "tandem/function.h"
+#include "tandem/ir/signature.h"
+#include "tracing/inputs/group.h"
+#include "tracing/inputs/host_memory.h"
+#include "tracing/inputs/mirrored_histories.h"
+#include "tracing/inputs/stand_in.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <deque>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace tandem::tracing {
+
+class Recording;
+
+/// Roles and paths of tensors that are known before the trace: parameters and buffers of named
+/// modules.
+using KnownTensors = std::unordered_map<const c10::TensorImpl*, ir::Descriptor>;
+
+/// What the graph calls the input of a named tensor: `fc_weight`.
+std::string value_name(const ir::Descriptor& role);
+
+/// What only a finished run can know of the inputs that it should have had.
+struct Retrace {
+  /// Closed-over tensors that share written memory with an input that had its stand-in already when
+  /// they were met.
+  std::vector<at::Tensor> met_before{};
+  /// Inputs without grad that are views of one tensor got a history by a write to one of them.
+  bool group_all_views = false;
+};
+
+/// A closed-over tensor in whose place the function shall see an argument.
+struct Replacement {
+  at::Tensor closed_over;
+  size_t argument = 0;  // among the tensors of the arguments
+};
+
+/// What a function may be told before it is traced.
+struct InputOptions {
+  KnownTensors known{};
+  std::vector<std::string> names{};  // of the arguments, for errors: one per tensor
+  Retrace retrace{};
+  /// How many tensors of the arguments the function takes. Gradients of it take more, which nobody
+  /// writes.
+  size_t own_tensors = std::numeric_limits<size_t>::max();
+};
+
+/// The tensors that came into a trace from outside, and what the function sees in their place:
+/// arguments, closed-over tensors at first sight, memory that the function allocates by itself.
+///
+/// The one object between the hooks, which ask it about tensors that they meet, and the trace.
+class Inputs {
+ public:
+  Inputs(Recording& recording, InputOptions options);
+  Inputs(const Inputs&) = delete;
+  Inputs& operator=(const Inputs&) = delete;
+  ~Inputs();
+
+  /// The arguments as the function shall see them. The thread is in tracing state from here on.
+  detail::Flat add_arguments(const detail::Flat& arguments,
+                             std::span<const Replacement> replacements);
+
+  // For the hooks.
+
+  /// What the function shall see in place of a real tensor.
+  at::Tensor stand_in(const at::Tensor& real);
+  /// The real tensor that a stand-in stands for; null for any other tensor.
+  const at::Tensor* real_of(const at::Tensor& stand_in) const;
+  /// Whether two inputs of the graph hold equal data; remembered, for a guard.
+  bool compare(ir::ValueId a, ir::ValueId b);
+  /// Views whose version has moved since the last op get another history.
+  void renew_histories();
+  /// After an op of the function that has written.
+  void note_write();
+  HostMemory& host_memory() { return host_memory_; }
+  MirroredHistories& histories() { return histories_; }
+
+  // When the function has run.
+
+  /// Real tensors are as they were, but for version counters that the call shall move. False if a
+  /// custom function has given one of them another history.
+  bool leave();
+  /// An input on the same memory that the function has written; null if there is none.
+  const StandIn* written_on_memory_of(const at::Tensor& tensor) const;
+  /// The n-th tensor of the arguments is nowhere read, but has a history inside the function: its
+  /// gradient is the one that arrives there, and goes no further.
+  void pass_for_history(size_t n, torch::autograd::Edge history);
+
+  /// Arguments in order (undefined ones left out), then lifted tensors in order of first sight.
+  const std::deque<StandIn>& stand_ins() const { return stand_ins_; }
+  size_t argument_count() const { return argument_count_; }
+  /// Inputs that shared memory when the function started.
+  const std::vector<Group>& groups() const { return groups_; }
+  /// Positions among the stand-ins: of a tensor that was met, of the n-th tensor of the arguments.
+  std::optional<size_t> find(const at::Tensor& real) const;
+  std::optional<size_t> find_argument(size_t n) const;
+  /// Inputs that the function compared by value, as positions among the stand-ins.
+  const std::vector<ir::EqualityFacts>& equalities() const { return equalities_; }
+  /// What a trace that takes the place of this one must know from the start, if this one is worth
+  /// nothing.
+  std::optional<Retrace> retrace() const;
+  /// For errors: `argument 1`, `parameter "fc.weight"`.
+  std::string name_of(const StandIn& stand_in) const;
+  /// Whether a stand-in counts writes on the counter of the real tensor, which has them, too, then.
+  static bool has_borrowed(const StandIn& stand_in);
+
+ private:
+  void find_groups(const detail::Flat& arguments);
+  void add_group(std::span<const at::Tensor> members);
+  size_t equal_members(const Group& group, const at::Tensor& real) const;
+  void add(const at::Tensor& real, ir::Descriptor role, std::string name);
+  void borrow_counter(StandIn& stand_in);
+  void share_counter(StandIn& stand_in);
+  void take_over_versions();
+  std::optional<size_t> find_met_before(const at::Tensor& real) const;
+
+  Recording& recording_;
+  const InputOptions options_;
+  const bool in_inference_mode_, with_grad_;  // the caller, when the trace began
+  size_t argument_count_ = 0;
+  std::deque<StandIn> stand_ins_;
+  std::vector<uint32_t> real_versions_;  // of their real tensors, when they were met
+  std::vector<Group> groups_;
+  std::unordered_map<const c10::TensorImpl*, size_t> group_of_;  // members, before their stand-ins
+  struct Borrowed {
+    c10::VariableVersion counter;  // not the tensor: whether it outlives the function is looked at
+    uint32_t version = 0;          // to give back
+  };
+  std::vector<Borrowed> borrowed_;       // version counters of closed-over tensors
+  std::vector<size_t> renewing_;         // stand-ins whose histories are made anew
+  std::vector<size_t> without_history_;  // stand-ins that required no grad when they were met
+  std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> on_storage_;  // duplicates not
+  std::unordered_map<const c10::TensorImpl*, size_t> position_;                  // by real tensor
+  std::unordered_map<const c10::TensorImpl*, size_t> stands_at_;                 // by stand-in
+  std::vector<ir::EqualityFacts> equalities_;
+  HostMemory host_memory_;
+  MirroredHistories histories_;
+};
+
+}  // namespace tandem::tracing

@@ -1,0 +1,87 @@
+#pragma once
+
+#include "ops/metadata/metadata.h"
+#include "tandem/ir/graph.h"
+#include "tracing/lines/source_lines.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace torch::autograd {
+struct Node;
+}
+
+namespace tandem::tracing {
+
+class Inputs;
+
+/// The open list of nodes that the forward and then the backward are written to; `joint` closes it.
+class Recording {
+ public:
+  /// `inputs`: the tensors that come in from outside. Null: none do, all are made here.
+  explicit Recording(Inputs* inputs = nullptr);
+
+  uint64_t id() const { return id_; }
+  ir::Graph& graph() { return graph_; }
+  const ir::Graph& graph() const { return graph_; }
+  ops::MetadataPropagator& metadata() { return metadata_; }
+  const ops::MetadataPropagator& metadata() const { return metadata_; }
+  Inputs& inputs() { return *inputs_; }
+  SourceLines& lines() { return lines_; }
+  const SourceLines& lines() const { return lines_; }
+
+  ir::Phase phase() const { return phase_; }
+  void set_phase(ir::Phase phase) { phase_ = phase; }
+
+  /// A traced tensor for a value of the graph.
+  at::Tensor wrap(ir::ValueId value, const ops::TensorMeta& meta);
+  /// A traced tensor for a new input of the graph, with the metadata of `like`.
+  at::Tensor add_input(const at::Tensor& like, ir::Descriptor role, std::string name);
+
+  /// A draw or an effect of the backward, and the autograd node that was running (null: a hook).
+  struct BackwardEffect {
+    ir::NodeId node = ir::kNoNode;
+    const torch::autograd::Node* in = nullptr;
+  };
+  void note_effect(BackwardEffect effect) { backward_effects_.push_back(effect); }
+  /// Those of nodes that are gone included.
+  const std::vector<BackwardEffect>& backward_effects() const { return backward_effects_; }
+
+  /// An op of the function is under way that writes a traced tensor.
+  bool is_writing() const { return writing_; }
+  void set_writing(bool writing) { writing_ = writing; }
+
+  /// Forgets every node after `last` (kNoNode: all of them). For a backward that raised half-way.
+  void rewind(ir::NodeId last);
+
+ private:
+  uint64_t id_;
+  Inputs* const inputs_;
+  ir::Graph graph_;
+  ops::MetadataPropagator metadata_;
+  ir::Phase phase_ = ir::Phase::Forward;
+  bool writing_ = false;
+  std::vector<BackwardEffect> backward_effects_;
+  SourceLines lines_;
+};
+
+/// The recording of the trace that runs on this thread; null if none does. libtorch hands its
+/// fallbacks no context, so this is the one place where Tandem must find it by thread.
+Recording* current_recording();
+
+/// Makes `recording` the current one for a scope.
+class RecordingScope {
+ public:
+  explicit RecordingScope(Recording* recording);
+  ~RecordingScope();
+  RecordingScope(const RecordingScope&) = delete;
+  RecordingScope& operator=(const RecordingScope&) = delete;
+
+ private:
+  Recording* previous_;
+};
+
+}  // namespace tandem::tracing
