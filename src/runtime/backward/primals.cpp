@@ -84,11 +84,13 @@ at::Tensor copy_of_data(const at::Tensor& tensor) {
   return copy.copy_(tensor);
 }
 
-/// The data and the history that a tensor has now. No leaf: the function may write it.
-at::Tensor copy_as_found(const at::Tensor& tensor) {
+/// The data and the history that a tensor has now. No leaf, and no view if autograd sees the write:
+/// the function may write it.
+at::Tensor copy_as_found(const at::Tensor& tensor, bool is_rewritten) {
   at::Tensor copy = copy_of_data(tensor);
   if (!tensor.requires_grad()) return copy;
-  return with_history(copy, autograd::impl::gradient_edge(tensor), tensor.is_view());
+  return with_history(copy, autograd::impl::gradient_edge(tensor),
+                      tensor.is_view() && !is_rewritten);
 }
 
 /// The same of a leaf whose flag the function switches, which it may do with leaves only.
@@ -240,12 +242,12 @@ Snapshot take_snapshot(const PrimalPlan& plan, const ir::Signature& signature,
   for (size_t i : plan.copied) {
     const ir::InputFacts& facts = signature.inputs[i];
     const bool gives_up = facts.is_leaf && facts.requires_grad && is_switched(facts);
-    snapshot.copies.emplace_back(
-        i, gives_up ? leaf_as_found(inputs[i], snapshot.accumulators) : copy_as_found(inputs[i]));
+    snapshot.copies.emplace_back(i, gives_up ? leaf_as_found(inputs[i], snapshot.accumulators)
+                                             : copy_as_found(inputs[i], facts.history_changed));
   }
   for (size_t i : plan.groups) {
     const at::Tensor& base = inputs[signature.inputs.size() + i];
-    const at::Tensor copy = copy_as_found(base);
+    const at::Tensor copy = copy_as_found(base, signature.groups[i].history_changed);
     for (int64_t member : signature.groups[i].members) {
       const auto position = static_cast<size_t>(member);
       const at::Tensor& tensor = inputs[position];
