@@ -25,5 +25,5 @@ target_link_options(tandem_llvm INTERFACE LINKER:--as-needed LINKER:--gc-section
 # theirs: LLVM's and libtorch's macros are kept apart, and few files pay for LLVM's.
 function(tandem_llvm_sources)
   set_source_files_properties(
-    ${ARGN} PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "-isystem;${LLVM_INCLUDE_DIRS}")
+    ${ARGN} PROPERTIES SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON COMPILE_OPTIONS "-isystem;${LLVM_INCLUDE_DIRS}")
 endfunction()

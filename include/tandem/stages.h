@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -26,10 +27,30 @@ struct Joint {
 
 /// A value that the forward keeps for the backward.
 struct Saved {
+  /// How it gets there, and whose version is compared when the backward reads it, as in eager.
+  enum class As : uint8_t {
+    Undecided,     // a partitioner may leave it so: split() decides
+    Value,         // memory of the call's own, which nobody else can write
+    Copy,          // a copy of its own, made by the forward
+    Input,         // that input, by reference; its version is compared
+    InputAsFound,  // the same of an input whose sizes, strides or storage the call changes
+    WrittenInput,  // that input, once the call has written the value into it; the same
+    DataOfInput,   // memory from which the call writes that input, whose version is compared
+    Result,        // memory of that result, whose version is compared
+    Base,          // the same, of memory that only views are handed out of
+  };
+  struct How {
+    As as = As::Undecided;
+    int64_t of = -1;  // position of the input, result or base
+
+    friend bool operator==(const How&, const How&) = default;
+  };
+
   std::string name;  // as the graph text has it
   int64_t bytes = 0;
   std::string line;  // where the user's program made it; empty if unknown. split() fills it in
   std::string why;
+  How how{};
 };
 
 /// A value that both halves compute: instead of keeping it, the backward makes it again.

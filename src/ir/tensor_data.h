@@ -15,6 +15,9 @@
 /// memory, so all of them may be called while a trace records what goes through the dispatcher.
 namespace tandem::ir {
 
+/// Constants of more elements are kept beside the text.
+inline constexpr int64_t kInlineElements = 64;
+
 /// Everything about `tensor` but its data. Sizes must be plain integers.
 TensorType type_of(const at::Tensor& tensor);
 

@@ -39,21 +39,6 @@ bool is_read(const ir::Graph& graph, const ir::Node& node) {
   });
 }
 
-/// Memory of its own for what the caller could write before the backward reads it.
-ir::ValueId add_copy(ir::Graph& forward, const SavedValue& saved) {
-  const ir::Value& value = forward.value(saved.value);
-  const ir::NodeId producer = value.producer();
-  return forward
-      .add_op(
-          {.op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::clone", ""),
-           .operands = {saved.value, ir::Operand{}},
-           .results = {value.type()},
-           .phase = ir::Phase::Forward,
-           .location = producer == ir::kNoNode ? ir::Location() : forward.node(producer).location(),
-           .names = {value.name() + "_copy"}})
-      .results()[0];
-}
-
 }  // namespace
 
 bool has_backward(const ir::Graph& joint) {
@@ -68,10 +53,8 @@ ir::Graph forward_half(const ir::Graph& joint, std::span<const SavedValue> saved
   ir::Graph forward = joint;
   forward.set_name(base_name(joint.name()) + ".forward");
   std::vector<ir::Output> outputs = outputs_of(joint, false);
-  for (size_t i = 0; i < saved.size(); ++i) {
-    const ir::ValueId kept = saved[i].copy ? add_copy(forward, saved[i]) : saved[i].value;
-    outputs.push_back({kept, ir::Descriptor::saved(static_cast<int64_t>(i))});
-  }
+  for (size_t i = 0; i < saved.size(); ++i)
+    outputs.push_back({saved[i].value, ir::Descriptor::saved(static_cast<int64_t>(i))});
   forward.set_outputs(std::move(outputs));
   forward.for_each_node_reversed([&](ir::Node& node) {
     const bool recorded_here = node.phase() == ir::Phase::Forward;
@@ -101,7 +84,7 @@ ir::Graph backward_half(const ir::Graph& joint, std::span<const SavedValue> save
     const ir::ValueId input =
         backward
             .add_input(value.type(), ir::Descriptor::saved(static_cast<int64_t>(i)),
-                       saved[i].copy ? value.name() + "_copy" : value.name())
+                       saved[i].is_copy() ? value.name() + "_copy" : value.name())
             .id();
     backward.replace_all_uses(saved[i].value, input);
     order.push_back(input);

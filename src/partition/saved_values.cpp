@@ -142,7 +142,8 @@ std::vector<SavedValue> saved_values(const ir::Graph& joint) {
 
   std::vector<SavedValue> saved;
   auto take = [&](ir::ValueId id) {
-    if (id != ir::kNoValue && !why[index(id)].empty()) saved.push_back({id, why[index(id)]});
+    if (id != ir::kNoValue && !why[index(id)].empty())
+      saved.push_back({.value = id, .why = why[index(id)]});
   };
   for (ir::ValueId input : joint.inputs()) take(input);
   joint.for_each_node([&](const ir::Node& node) { std::ranges::for_each(node.results(), take); });
@@ -156,11 +157,12 @@ void name_saved_values(ir::Graph& joint, const std::vector<SavedValue>& saved) {
 
 Saved describe(const ir::Graph& joint, const SavedValue& saved) {
   const ir::Value& value = joint.value(saved.value);
-  Saved description{.name = saved.copy ? value.name() + "_copy" : value.name(),
+  Saved description{.name = saved.is_copy() ? value.name() + "_copy" : value.name(),
                     .bytes = 0,
                     .line = {},
-                    .why = saved.why};
-  if (value.is_input() && !saved.copy) return description;
+                    .why = saved.why,
+                    .how = saved.how};
+  if (value.is_input() && !saved.is_copy()) return description;
   if (value.tensor_type()->is_static()) description.bytes = value.tensor_type()->bytes();
   const ir::Location location = line_of(joint, saved.value);
   if (location.found()) description.line = ir::to_string(location);

@@ -12,7 +12,9 @@ namespace tandem::partition {
 struct SavedValue {
   ir::ValueId value = ir::kNoValue;
   std::string why;
-  bool copy = false;  // in memory that only the backward sees
+  Saved::How how{};
+
+  bool is_copy() const { return how.as == Saved::As::Copy; }
 };
 
 /// What the backward nodes of a joint graph read of the forward: inputs first, in their order, then

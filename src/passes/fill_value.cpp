@@ -17,22 +17,23 @@ constexpr int64_t kMostElements = 64;  // of a constant that is read element by 
 
 /// Which operand is the number; -1 and -2: it is one or zero.
 constexpr int kOne = -1, kZero = -2;
-struct Row {
+struct FillRow {
   std::string_view name;
   int operand;
 };
 constexpr std::array kFills = {
-    Row{"aten::full", 1},           Row{"aten::full_like", 1},     Row{"aten::new_full", 2},
-    Row{"aten::new_ones", kOne},    Row{"aten::new_zeros", kZero}, Row{"aten::ones", kOne},
-    Row{"aten::ones_like", kOne},   Row{"aten::scalar_tensor", 0}, Row{"aten::zeros", kZero},
-    Row{"aten::zeros_like", kZero},
+    FillRow{"aten::full", 1},          FillRow{"aten::full_like", 1},
+    FillRow{"aten::new_full", 2},      FillRow{"aten::new_ones", kOne},
+    FillRow{"aten::new_zeros", kZero}, FillRow{"aten::ones", kOne},
+    FillRow{"aten::ones_like", kOne},  FillRow{"aten::scalar_tensor", 0},
+    FillRow{"aten::zeros", kZero},     FillRow{"aten::zeros_like", kZero},
 };
 
-const Row* fill_row(const ir::Node& node) {
+const FillRow* fill_row(const ir::Node& node) {
   if (node.kind() != ir::NodeKind::Op || !node.op().operator_name().overload_name.empty())
     return nullptr;
   const auto* row =
-      std::ranges::find(kFills, std::string_view(node.op().operator_name().name), &Row::name);
+      std::ranges::find(kFills, std::string_view(node.op().operator_name().name), &FillRow::name);
   return row == kFills.end() ? nullptr : row;
 }
 
@@ -41,15 +42,6 @@ std::optional<c10::Scalar> as_dtype(const c10::Scalar& number, c10::ScalarType d
   if (c10::isComplexType(dtype)) return std::nullopt;
   const at::Tensor one = at::scalar_tensor(number, at::dtype(dtype));
   return one.item();
-}
-
-std::optional<c10::Scalar> number_in(const ir::Operand& operand) {
-  if (const auto* number = operand.get_if<double>()) return c10::Scalar(*number);
-  if (const auto* number = operand.get_if<bool>()) return c10::Scalar(*number);
-  if (const auto* size = operand.get_if<ir::Size>()) {
-    if (const auto number = size->maybe_value()) return c10::Scalar(*number);
-  }
-  return std::nullopt;
 }
 
 std::optional<c10::Scalar> constant_value(const at::Tensor& constant) {
@@ -68,6 +60,15 @@ std::optional<c10::Scalar> constant_value(const at::Tensor& constant) {
 
 }  // namespace
 
+std::optional<c10::Scalar> number_in(const ir::Operand& operand) {
+  if (const auto* number = operand.get_if<double>()) return c10::Scalar(*number);
+  if (const auto* number = operand.get_if<bool>()) return c10::Scalar(*number);
+  if (const auto* size = operand.get_if<ir::Size>()) {
+    if (const auto number = size->maybe_value()) return c10::Scalar(*number);
+  }
+  return std::nullopt;
+}
+
 bool is_fill(const ir::Node& node) { return fill_row(node) != nullptr; }
 
 std::optional<c10::Scalar> fill_value(const ir::Graph& graph, ir::ValueId value) {
@@ -76,7 +77,7 @@ std::optional<c10::Scalar> fill_value(const ir::Graph& graph, ir::ValueId value)
     if (here.is_input() || here.tensor_type() == nullptr) return std::nullopt;
     const ir::Node& node = graph.node(here.producer());
     if (node.kind() == ir::NodeKind::Constant) return constant_value(node.constant());
-    if (const Row* row = fill_row(node)) {
+    if (const FillRow* row = fill_row(node)) {
       std::optional<c10::Scalar> number;
       if (row->operand >= 0) {
         number = number_in(node.operands()[static_cast<size_t>(row->operand)]);

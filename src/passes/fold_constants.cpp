@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t kMostBytes = int64_t{16} << 10;       // of one folded tensor
 constexpr int64_t kMostBytesInAll = int64_t{16} << 20;  // a compile must not eat memory
-constexpr int64_t kInlineElements = 64;  // a factory of more is cheaper to call than to keep
+constexpr int64_t kMostFolded = 64;  // a factory of more is cheaper to call than to keep
 
 // Pointwise, and an element comes out the same alone as in a vector. Not among them: what libm or a
 // fused multiply-add may round in another way.
@@ -53,15 +53,6 @@ bool leaves_memory_as_it_is(const ir::Node& node) {
 bool ignores_data(const ir::Node& node) {
   const std::string_view name = node.op().operator_name().name;
   return (name.ends_with("_like") && is_fill(node)) || name.starts_with("aten::new_");
-}
-
-std::optional<c10::Scalar> number_in(const ir::Operand& operand) {
-  if (const auto* number = operand.get_if<double>()) return c10::Scalar(*number);
-  if (const auto* number = operand.get_if<bool>()) return c10::Scalar(*number);
-  if (const auto* size = operand.get_if<ir::Size>()) {
-    if (const auto number = size->maybe_value()) return c10::Scalar(*number);
-  }
-  return std::nullopt;
 }
 
 ir::Operand operand_of(const c10::Scalar& number) {
@@ -185,7 +176,7 @@ class Folder {
       // A view of a constant is free, a plain fill nearly so; an empty tensor is what it is.
       const bool is_cheap = ops::info(node.op()).is_view || is_fill(node);
       return tensor.is_contiguous() && tensor.numel() > 0 &&
-             (!is_cheap || tensor.numel() <= kInlineElements);
+             (!is_cheap || tensor.numel() <= kMostFolded);
     });
   }
 

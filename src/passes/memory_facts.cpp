@@ -15,6 +15,11 @@ bool is_scatter(const ir::Node& node) {
 
 }  // namespace
 
+ir::ValueId tensor_at(const ir::Node& node, size_t operand) {
+  const auto* id = node.operands()[operand].get_if<ir::ValueId>();
+  return id == nullptr ? ir::kNoValue : *id;
+}
+
 MemoryFacts::MemoryFacts(const ir::Graph& graph) : graph_(graph), flags_(graph.value_limit(), 0) {
   const std::vector<ir::ValueId> roots = ops::memory_roots(graph);
   const auto add_flag = [&](ir::ValueId value, Flag flag) {

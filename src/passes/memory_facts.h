@@ -7,6 +7,9 @@
 
 namespace tandem::passes {
 
+/// The tensor that an operand is; kNoValue if it is none.
+ir::ValueId tensor_at(const ir::Node& node, size_t operand);
+
 /// Who else sees the memory of the values of a graph. Decides whether a copy may be left out.
 class MemoryFacts {
  public:

@@ -17,7 +17,7 @@ namespace tandem::passes {
 namespace {
 
 /// How far up a chain a view looks for a better source: bounds the time per node.
-constexpr int kMostSteps = 8;
+constexpr int kMostMerges = 8;
 
 /// Where a value lies: how many elements behind the start of which other value. With its type that
 /// says which elements it shows.
@@ -153,7 +153,7 @@ class Merger {
   void shorten(ir::Node& node, const Fits& fits) {
     const Place where = place(node.results()[0]);
     ir::ValueId source = *node.operands()[0].get_if<ir::ValueId>(), best = source;
-    for (int step = 0; step < kMostSteps; ++step) {
+    for (int step = 0; step < kMostMerges; ++step) {
       const ir::NodeId producer = graph_.value(source).producer();
       // The base of a place is what no such view makes.
       if (producer == ir::kNoNode || place(source).base == source) break;

@@ -17,11 +17,6 @@ namespace {
 
 using Source = std::optional<ir::ValueId>;
 
-ir::ValueId tensor_at(const ir::Node& node, size_t operand) {
-  const auto* id = node.operands()[operand].get_if<ir::ValueId>();
-  return id == nullptr ? ir::kNoValue : *id;
-}
-
 /// A number among the operands, or a tensor that holds nothing but this number.
 std::optional<c10::Scalar> number_at(const ir::Graph& graph, const ir::Node& node, size_t operand) {
   const ir::Operand& given = node.operands()[operand];
@@ -126,7 +121,7 @@ Source cat_of_one(const ir::Graph&, const ir::Node& node) {
 }
 
 /// What a call gives back if its result has that type, too.
-struct Row {
+struct NoOpRow {
   std::string_view name, overload;
   bool is_view;
   Source (*source)(const ir::Graph&, const ir::Node&);
@@ -135,55 +130,55 @@ struct Row {
 // Sorted by name. `as_strided` and `slice` are not here: they can keep the type and move the
 // offset; merge-views knows offsets.
 constexpr std::array kRows = {
-    Row{"aten::_to_copy", "", false, to_copy},
-    Row{"aten::_unsafe_view", "", true, first},
-    Row{"aten::add", "Scalar", false, plus_zero},
-    Row{"aten::add", "Tensor", false, plus_zero},
-    Row{"aten::alias", "", true, first},
-    Row{"aten::cat", "", false, cat_of_one},
-    Row{"aten::ceil", "", false, rounded_integer},
-    Row{"aten::clone", "", false, first},
-    Row{"aten::constant_pad_nd", "", false, pad_by_nothing},
-    Row{"aten::copy", "", false, second},
-    Row{"aten::detach", "", true, first},
-    Row{"aten::div", "Scalar", false, over_one},
-    Row{"aten::div", "Tensor", false, over_one},
-    Row{"aten::expand", "", true, first},
-    Row{"aten::floor", "", false, rounded_integer},
-    Row{"aten::lift_fresh", "", true, first},
-    Row{"aten::mul", "Scalar", false, times_one},
-    Row{"aten::mul", "Tensor", false, times_one},
-    Row{"aten::pow", "Tensor_Scalar", false, to_the_first},
-    Row{"aten::repeat", "", false, repeat_once},
-    Row{"aten::round", "", false, rounded_integer},
-    Row{"aten::slice_scatter", "", false, whole_scatter},
-    Row{"aten::sub", "Scalar", false, minus_zero},
-    Row{"aten::sub", "Tensor", false, minus_zero},
-    Row{"aten::trunc", "", false, rounded_integer},
-    Row{"aten::view", "", true, first},
+    NoOpRow{"aten::_to_copy", "", false, to_copy},
+    NoOpRow{"aten::_unsafe_view", "", true, first},
+    NoOpRow{"aten::add", "Scalar", false, plus_zero},
+    NoOpRow{"aten::add", "Tensor", false, plus_zero},
+    NoOpRow{"aten::alias", "", true, first},
+    NoOpRow{"aten::cat", "", false, cat_of_one},
+    NoOpRow{"aten::ceil", "", false, rounded_integer},
+    NoOpRow{"aten::clone", "", false, first},
+    NoOpRow{"aten::constant_pad_nd", "", false, pad_by_nothing},
+    NoOpRow{"aten::copy", "", false, second},
+    NoOpRow{"aten::detach", "", true, first},
+    NoOpRow{"aten::div", "Scalar", false, over_one},
+    NoOpRow{"aten::div", "Tensor", false, over_one},
+    NoOpRow{"aten::expand", "", true, first},
+    NoOpRow{"aten::floor", "", false, rounded_integer},
+    NoOpRow{"aten::lift_fresh", "", true, first},
+    NoOpRow{"aten::mul", "Scalar", false, times_one},
+    NoOpRow{"aten::mul", "Tensor", false, times_one},
+    NoOpRow{"aten::pow", "Tensor_Scalar", false, to_the_first},
+    NoOpRow{"aten::repeat", "", false, repeat_once},
+    NoOpRow{"aten::round", "", false, rounded_integer},
+    NoOpRow{"aten::slice_scatter", "", false, whole_scatter},
+    NoOpRow{"aten::sub", "Scalar", false, minus_zero},
+    NoOpRow{"aten::sub", "Tensor", false, minus_zero},
+    NoOpRow{"aten::trunc", "", false, rounded_integer},
+    NoOpRow{"aten::view", "", true, first},
 };
 
-const Row* find_row(const ir::Node& node) {
+const NoOpRow* find_row(const ir::Node& node) {
   if (node.kind() != ir::NodeKind::Op || node.results().size() != 1 || node.operands().empty() ||
       node.results()[0] == ir::kNoValue) {
     return nullptr;
   }
   const c10::OperatorName& op = node.op().operator_name();
-  const auto* row = std::ranges::lower_bound(kRows, std::string_view(op.name), {}, &Row::name);
+  const auto* row = std::ranges::lower_bound(kRows, std::string_view(op.name), {}, &NoOpRow::name);
   for (; row != kRows.end() && row->name == op.name; ++row) {
     if (row->overload == op.overload_name) return ops::info(node.op()).marked ? nullptr : row;
   }
   return nullptr;
 }
 
-class Remover {
+class NoOpRemover {
  public:
-  explicit Remover(ir::Graph& graph) : graph_(graph), memory_(graph), tangents_(graph) {}
+  explicit NoOpRemover(ir::Graph& graph) : graph_(graph), memory_(graph), tangents_(graph) {}
 
   PassResult run() {
     PassResult result;
     graph_.for_each_node([&](ir::Node& node) {
-      const Row* row = find_row(node);
+      const NoOpRow* row = find_row(node);
       if (row == nullptr) return;
       const Source source = row->source(graph_, node);
       if (!source || *source == ir::kNoValue || !is_same(node, *row, *source)) return;
@@ -196,7 +191,7 @@ class Remover {
   }
 
  private:
-  bool is_same(const ir::Node& node, const Row& row, ir::ValueId source) const {
+  bool is_same(const ir::Node& node, const NoOpRow& row, ir::ValueId source) const {
     const ir::ValueId result = node.results()[0];
     if (!(graph_.value(source).type() == graph_.value(result).type())) return false;
     if (row.is_view) return !would_merge_outputs(graph_.value(source), graph_.value(result));
@@ -233,6 +228,6 @@ class Remover {
 
 }  // namespace
 
-PassResult remove_no_ops(ir::Graph& graph) { return Remover(graph).run(); }
+PassResult remove_no_ops(ir::Graph& graph) { return NoOpRemover(graph).run(); }
 
 }  // namespace tandem::passes

@@ -17,16 +17,11 @@ namespace tandem::passes {
 namespace {
 
 /// Parts that lie beside the one that is read are skipped this far up: bounds the time per node.
-constexpr int kMostSteps = 32;
+constexpr int kMostTrips = 32;
 
 bool is_op(const ir::Node& node, std::string_view name, std::string_view overload = "") {
   return node.kind() == ir::NodeKind::Op && node.op().operator_name().name == name &&
          node.op().operator_name().overload_name == overload;
-}
-
-ir::ValueId tensor_at(const ir::Node& node, size_t operand) {
-  const auto* id = node.operands()[operand].get_if<ir::ValueId>();
-  return id == nullptr ? ir::kNoValue : *id;
 }
 
 std::optional<int64_t> integer_at(const ir::Node& node, size_t operand) {
@@ -111,9 +106,9 @@ bool widens(c10::ScalarType from, c10::ScalarType to) {
   return std::ranges::find(kPairs, std::pair(from, to)) != kPairs.end();
 }
 
-class Remover {
+class RoundTripRemover {
  public:
-  explicit Remover(ir::Graph& graph) : graph_(graph), memory_(graph), tangents_(graph) {}
+  explicit RoundTripRemover(ir::Graph& graph) : graph_(graph), memory_(graph), tangents_(graph) {}
 
   PassResult run() {
     graph_.for_each_node([&](ir::Node& node) {
@@ -186,7 +181,7 @@ class Remover {
   /// get(put(base, part, where), where) is the part; elsewhere it is a part of base.
   void get_part(ir::Node& node) {
     const PartRow& row = *part_of_get(node);
-    for (int step = 0; step < kMostSteps; ++step) {
+    for (int step = 0; step < kMostTrips; ++step) {
       const ir::Node* put = producer(tensor_at(node, 0));
       if (put == nullptr || !is_op(*put, row.put)) return;
       const ir::ValueId base = tensor_at(*put, 0), part = tensor_at(*put, 1);
@@ -377,6 +372,6 @@ class Remover {
 
 }  // namespace
 
-PassResult remove_round_trips(ir::Graph& graph) { return Remover(graph).run(); }
+PassResult remove_round_trips(ir::Graph& graph) { return RoundTripRemover(graph).run(); }
 
 }  // namespace tandem::passes

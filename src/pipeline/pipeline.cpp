@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "joint/build_joint.h"
-#include "partition/place_write_backs.h"
+#include "partition/finish_split.h"
 #include "passes/decompose.h"
 #include "passes/drop_happened.h"
 #include "passes/registry.h"
@@ -131,8 +131,7 @@ void run_passes(ir::Graph& graph, const Decompositions& table, Rounding rounding
 
 Split cut(const Joint& joint, const Options& options, StageLog& log) {
   Split split = log.time("partition", [&] { return options.partitioner(joint, options); });
-  if (options.mutations == Mutations::in_graph)
-    partition::place_write_backs(split.forward, split.signature);
+  partition::finish_split(split, options.mutations);
   ir::verify(split.forward, "partition");
   log.dump("forward", split.forward);
   if (split.signature.training) {

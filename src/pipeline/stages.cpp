@@ -1,5 +1,6 @@
 /// The stages one by one, for people who build on them.
 #include "base/error.h"
+#include "partition/finish_split.h"
 #include "partition/saved_values.h"
 #include "pipeline/backward_compiler.h"
 #include "pipeline/environment.h"
@@ -44,6 +45,7 @@ Boxed lower(const Split& parts, std::shared_ptr<Backend> backend) {
     split.signature.inputs[i].role = ir::Descriptor::user_input(static_cast<int64_t>(i));
   }
   split.signature.lifted_count = 0;
+  partition::finish_split(split, Mutations::epilogue);
   const size_t arity = split.signature.inputs.size();
   const runtime::Guards guards(libtorch::ThreadState::now(), {}, {}, Options{});
   pipeline::StageLog log("lower", {});

@@ -14,10 +14,17 @@ using ir::Field;
 constexpr std::array<std::string_view, 2> words(const Rounding*) { return {"eager", "fast"}; }
 constexpr std::array<std::string_view, 2> words(const Random*) { return {"eager", "fast"}; }
 
+constexpr std::array<std::string_view, 9> words(const Saved::As*) {
+  return {"undecided",     "value",         "copy",   "input", "input_as_found",
+          "written_input", "data_of_input", "result", "base"};
+}
+constexpr auto fields(const Saved::How*) {
+  return std::tuple(Field{"as", &Saved::How::as}, Field{"of", &Saved::How::of});
+}
 constexpr auto fields(const Saved*) {
   using F = Saved;
   return std::tuple(Field{"name", &F::name}, Field{"bytes", &F::bytes}, Field{"line", &F::line},
-                    Field{"why", &F::why});
+                    Field{"why", &F::why}, Field{"how", &F::how});
 }
 constexpr auto fields(const Recomputed*) {
   using F = Recomputed;
@@ -62,15 +69,40 @@ void save(Kernels& kernels) {
   if (kernels.ready) kernels.stored.data = kernels.ready->save();
 }
 
+bool can_keep(const Split& split, int64_t index) {
+  const auto is_in = [](int64_t i, const auto& list) {
+    return i >= 0 && static_cast<size_t>(i) < list.size();
+  };
+  if (!is_in(index, split.saved)) return false;
+  const Saved::How& how = split.saved[static_cast<size_t>(index)].how;
+  switch (how.as) {
+    case Saved::As::Undecided:
+      return false;
+    case Saved::As::Value:
+    case Saved::As::Copy:
+      return true;
+    case Saved::As::Result:
+      return is_in(how.of, split.signature.outputs);
+    case Saved::As::Base:
+      return is_in(how.of, split.signature.bases);
+    default:
+      return is_in(how.of, split.signature.inputs);
+  }
+}
+
 /// What indexes one list by another must fit, whoever wrote the bytes.
 void check(const Artifact& artifact) {
   const ir::Signature& signature = artifact.split.signature;
   const GuardRows& guards = artifact.guards;
   size_t saved = 0;
-  for (const ir::Output& output : artifact.split.forward.outputs())
-    saved += output.role.role == ir::Role::Saved;
+  bool keeps = true;  // as the signature allows
+  for (const ir::Output& output : artifact.split.forward.outputs()) {
+    if (output.role.role != ir::Role::Saved) continue;
+    ++saved;
+    keeps = keeps && can_keep(artifact.split, output.role.index);
+  }
   const auto lifted = static_cast<size_t>(signature.lifted_count);
-  bool fits = lifted <= signature.inputs.size() && guards.lifted.size() == lifted &&
+  bool fits = keeps && lifted <= signature.inputs.size() && guards.lifted.size() == lifted &&
               guards.names.size() == guards.arguments.size() &&
               guards.first_same.size() == guards.arguments.size() &&
               guards.groups.size() == signature.groups.size() &&

@@ -93,7 +93,7 @@ struct Digits {
   Wide first = 0, last = 0;
 };
 
-Wide floor_divide(Wide a, Wide b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+Wide floor_divide_wide(Wide a, Wide b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
 /// A box in grid digits, coarsest axis without bound. Nullopt if a run crosses into the next
 /// coarser digit, where it would no longer be a box.
@@ -102,7 +102,7 @@ std::optional<std::vector<Digits>> digits_of(const Box& box, const std::vector<W
   std::vector<Digits> digits(grid.size());
   Wide rest = box.start - origin;
   for (size_t i = grid.size(); i-- > 0;) {
-    digits[i].first = digits[i].last = floor_divide(rest, grid[i]);
+    digits[i].first = digits[i].last = floor_divide_wide(rest, grid[i]);
     rest -= digits[i].first * grid[i];
   }
   for (const Step& step : box.steps) {
@@ -192,7 +192,7 @@ bool residues_meet(const Box& a, const Box& b, Wide bytes_a, Wide bytes_b) {
   }
   if (divisor <= 1) return true;
   Wide distance = b.start - a.start;
-  Wide residue = distance - floor_divide(distance, divisor) * divisor;
+  Wide residue = distance - floor_divide_wide(distance, divisor) * divisor;
   // a covers residues [0, bytes_a), b covers [residue, residue + bytes_b), around the circle.
   return residue < bytes_a || residue + bytes_b > divisor;
 }

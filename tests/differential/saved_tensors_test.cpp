@@ -200,6 +200,24 @@ TEST(SavedTensors, ViewsInsideTheFunctionOfWhatIsWritten) {
   }
 }
 
+// What eager keeps is the source, not the tensor that it was written into.
+TEST(SavedTensors, SourceOfAWriteToAnotherArgument) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x, const Tensor& source, const Tensor& target) {
+      target.copy_(source);
+      return (x * source).sum();
+    });
+    const Tensor x = leaf({4}), source = torch::randn({4}), target = torch::zeros({4});
+    const Tensor y = f(x, source, target);
+    target.add_(1);
+    y.backward();
+    twin.record("gradient", x.grad());
+    const Tensor z = f(x, source, target);
+    source.add_(1);
+    twin.record_error("backward", [&] { z.backward(); });
+  });
+}
+
 // A copy inside is not affected, however the original is written.
 TEST(SavedTensors, CopiesInsideTheFunctionOfWhatIsWritten) {
   expect_twins_agree([](Twin& twin) {

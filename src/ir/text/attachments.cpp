@@ -23,8 +23,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "packed as memory has it");
 
-constexpr std::string_view kMagic = "TDMPACK1";
-constexpr int64_t kInlineElements = 64;
+constexpr std::string_view kRecordMagic = "TDMPACK1";
 constexpr int64_t kUndefined = -1, kMostGenerators = 10000;
 
 uint64_t checksum(std::string_view bytes) { return shapes::StableHash().add(bytes).value(); }
@@ -111,15 +110,15 @@ std::string pack(const Packed& packed) {
   for (const std::string& attachment : packed.attachments) append(body, attachment.size());
   body += packed.text;
   for (const std::string& attachment : packed.attachments) body += attachment;
-  std::string out(kMagic);
+  std::string out(kRecordMagic);
   append(out, checksum(body));
   return out += body;
 }
 
 Packed unpack(std::string_view bytes) {
-  TANDEM_REQUIRE(bytes.starts_with(kMagic), "read", "this is no stored record",
+  TANDEM_REQUIRE(bytes.starts_with(kRecordMagic), "read", "this is no stored record",
                  "\n  remedy: store it again with this version of Tandem");
-  Taker in(bytes.substr(kMagic.size()));
+  Taker in(bytes.substr(kRecordMagic.size()));
   const uint64_t expected = in.number();
   TANDEM_REQUIRE(checksum(in.rest()) == expected, "read", "a stored record is damaged",
                  "\n  remedy: store it again");

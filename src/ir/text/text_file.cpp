@@ -25,9 +25,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "side files are written as memory has them");
 
-constexpr int64_t kInlineElements = 64;
 constexpr uint64_t kAlignment = 64;
-constexpr std::string_view kMagic = "TDMCONST";
+constexpr std::string_view kConstantsMagic = "TDMCONST";
 constexpr uint32_t kVersion = 1;
 
 struct FileHeader {
@@ -97,7 +96,7 @@ class SideFileWriter : public ConstantStore {
     if (constants_.empty()) return;
     write_whole(file, [&](std::ostream& out) {
       FileHeader header;
-      std::memcpy(header.magic.data(), kMagic.data(), kMagic.size());
+      std::memcpy(header.magic.data(), kConstantsMagic.data(), kConstantsMagic.size());
       header.count = static_cast<uint32_t>(constants_.size());
       write_raw(out, header);
       uint64_t offset = sizeof(FileHeader) + constants_.size() * sizeof(FileEntry);
@@ -159,7 +158,7 @@ class SideFileReader : public ConstantSource {
     std::string name = file_.string();
     FileHeader header;
     if (!read_raw(in_, header) ||
-        std::string_view(header.magic.data(), header.magic.size()) != kMagic) {
+        std::string_view(header.magic.data(), header.magic.size()) != kConstantsMagic) {
       return base::str(name, " is not a file of constants");
     }
     if (header.version != kVersion) {

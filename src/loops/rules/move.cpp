@@ -298,7 +298,8 @@ Val arange(Emitter& e) {
 }
 
 /// Computed from the index, or in place of its operand.
-constexpr Rule light(std::string_view op, Val (*emit)(Emitter&), bool (*applies)(const Call&)) {
+constexpr Rule light_move(std::string_view op, Val (*emit)(Emitter&),
+                          bool (*applies)(const Call&)) {
   return {.op = op, .kind = RuleKind::Move, .emit = emit, .applies = applies};
 }
 /// Picks few elements of what lies in memory.
@@ -327,7 +328,7 @@ constexpr Rule source(std::string_view op, Val (*emit)(Emitter&),
 
 constexpr uint32_t kFirst = 1, kFirstAndSecond = 3, kFirstAndThird = 5;
 
-constexpr auto kRules = std::to_array<Rule>({
+constexpr auto kMoveRules = std::to_array<Rule>({
     {.op = "cat",
      .kind = RuleKind::Move,
      .weight = Weight::Pass,
@@ -338,8 +339,8 @@ constexpr auto kRules = std::to_array<Rule>({
     pass("slice_backward", slice_backward, slice_backward_applies, kFirst),
     pass("select_backward", select_backward, select_backward_applies, kFirst),
     pass("flip", flip, flip_applies, kFirst),
-    light("tril", triangle<LoopOp::Le>, triangle_applies),
-    light("triu", triangle<LoopOp::Ge>, triangle_applies),
+    light_move("tril", triangle<LoopOp::Le>, triangle_applies),
+    light_move("triu", triangle<LoopOp::Ge>, triangle_applies),
     pass("embedding", embedding, embedding_applies, kFirstAndSecond),
     pass("index_select", index_select, index_select_applies, kFirstAndThird),
     lookup("gather", gather, gather_applies, kFirst),
@@ -355,11 +356,11 @@ constexpr auto kRules = std::to_array<Rule>({
     source("new_full", full<2>, has_number<2>),
     source("fill.Scalar", full<1>, has_number<1>),
     source("scalar_tensor", full<0>, has_number<0>),
-    light("arange.start_step", arange, arange_applies),
+    light_move("arange.start_step", arange, arange_applies),
 });
 
 }  // namespace
 
-std::span<const Rule> move_rules() { return kRules; }
+std::span<const Rule> move_rules() { return kMoveRules; }
 
 }  // namespace tandem::loops

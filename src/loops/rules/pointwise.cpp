@@ -396,7 +396,7 @@ constexpr Rule heavy(std::string_view op, Val (*emit)(Emitter&),
   return {.op = op, .weight = Weight::Heavy, .emit = emit, .applies = applies};
 }
 
-const auto kRules = std::to_array<Rule>({
+const auto kPointwiseRules = std::to_array<Rule>({
     light("abs", function<LoopOp::Abs>, is_number),
     light("neg", function<LoopOp::Neg>, is_number),
     light("sign", function<LoopOp::Sign>, is_number),
@@ -512,6 +512,6 @@ const auto kRules = std::to_array<Rule>({
 
 }  // namespace
 
-std::span<const Rule> pointwise_rules() { return kRules; }
+std::span<const Rule> pointwise_rules() { return kPointwiseRules; }
 
 }  // namespace tandem::loops

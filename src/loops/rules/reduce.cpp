@@ -108,9 +108,9 @@ Val mean_all(Emitter& e, Val reduced, size_t result) {
                    e.call.result(result).dtype);
 }
 
-bool is_number(const Call& call) { return call.tensor(0)->dtype != ScalarType::Bool; }
-bool numbers_listed(const Call& call) { return is_number(call) && reduces_listed(call); }
-bool numbers_all(const Call& call) { return is_number(call) && reduces_all(call); }
+bool reduces_numbers(const Call& call) { return call.tensor(0)->dtype != ScalarType::Bool; }
+bool numbers_listed(const Call& call) { return reduces_numbers(call) && reduces_listed(call); }
+bool numbers_all(const Call& call) { return reduces_numbers(call) && reduces_all(call); }
 /// An index of several dims at once is of the flat tensor.
 bool arg_applies(const Call& call) { return numbers_listed(call); }
 bool truth_listed(const Call& call) {

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "ops/op_table.h"
-#include "partition/memory_owners.h"
+#include "partition/keeping.h"
 #include "partition/min_cut/cut_graph.h"
 #include "partition/min_cut/flow_network.h"
 #include "partition/min_cut/keeping_weights.h"
@@ -16,8 +16,6 @@
 namespace tandem::partition {
 namespace {
 
-size_t index(int32_t id) { return static_cast<size_t>(id); }
-
 constexpr FlowNetwork::Vertex kSource = 0, kSink = 1;
 constexpr FlowNetwork::Vertex enter(Item item) { return 2 + 2 * item; }
 constexpr FlowNetwork::Vertex leave(Item item) { return 3 + 2 * item; }
@@ -30,8 +28,8 @@ class Chooser {
   Chooser(const ir::Graph& joint, const ir::Signature& signature, const CutGraph& graph)
       : joint_(joint),
         graph_(graph),
-        owners_(joint, signature),
-        weights_(keeping_weights(graph_, owners_)),
+        keeping_(joint, signature),
+        weights_(keeping_weights(graph_, keeping_)),
         bans_(bans(graph_)) {
     const bool once = !graph_.fuses();
     const FlowNetwork::Vertex vertices = enter(graph_.size()) + (once ? graph_.size() : 0);
@@ -50,7 +48,7 @@ class Chooser {
   }
 
   const CutGraph& graph() const { return graph_; }
-  const MemoryOwners& owners() const { return owners_; }
+  const Keeping& keeping() const { return keeping_; }
   const std::vector<Item>& chosen() const { return chosen_; }
   std::string_view ban(Item item) const { return bans_[index(item)]; }
   bool runs_in_backward(Item item) const { return cut_.on_sink_side[index(enter(item))]; }
@@ -142,7 +140,7 @@ class Chooser {
 
   const ir::Graph& joint_;
   const CutGraph& graph_;
-  const MemoryOwners owners_;
+  const Keeping keeping_;
   const std::vector<KeepingWeight> weights_;
   const std::vector<std::string_view> bans_;
   FlowNetwork network_;
@@ -163,19 +161,15 @@ class Keeper {
     for (Item item = 0; item < graph_.size(); ++item) {
       if (!kept[index(item)] || is_view_of_kept(item, kept)) continue;
       const ir::ValueId value = graph_[item].value;
-      const bool copy = chooser_.owners().how_to_keep(value) == Keep::AsCopy;
-      saved.push_back({value, why(item, kept), copy});
+      saved.push_back(
+          {.value = value, .why = why(item, kept), .how = *chooser_.keeping().how(value)});
     }
     return saved;
   }
 
  private:
-  /// An input that is kept by reference stands in for its views: a view of it, made by the kernels,
-  /// would not notice that somebody writes to it.
   Item stand_in(Item item) const {
-    const ItemFacts& facts = graph_[item];
-    const Keep how = chooser_.owners().how_to_keep(facts.value);
-    return how == Keep::ForFree || how == Keep::ByReference ? graph_.of(facts.memory) : item;
+    return graph_.of(chooser_.keeping().stand_in(graph_[item].value));
   }
 
   /// Made again from what is kept in any case.
@@ -190,14 +184,14 @@ class Keeper {
   std::string why(Item item, const std::vector<bool>& kept) const {
     const ItemFacts& facts = graph_[item];
     if (facts.node == ir::kNoNode) {
-      switch (chooser_.owners().how_to_keep(facts.value)) {
-        case Keep::AsCopy:
-          return "a copy of an input that eager does not keep: " + reader(item);
-        default:
-          return chooser_.owners().is_read_directly(facts.value)
-                     ? "an input that the backward reads (by reference, 0 bytes)"
-                     : "a parameter (by reference, 0 bytes): " + reader(item);
+      const Keeping& keeping = chooser_.keeping();
+      const bool is_read = keeping.is_read_directly(facts.value);
+      if (keeping.how(facts.value)->as == Saved::As::Copy) {
+        return base::str("a copy of an input that ",
+                         is_read ? "the call writes: " : "eager does not keep: ", reader(item));
       }
+      return is_read ? "an input that the backward reads (by reference, 0 bytes)"
+                     : "a parameter (by reference, 0 bytes): " + reader(item);
     }
     // Of one of several results, what holds for the node that makes them.
     const Item maker = facts.is_result ? graph_.operands(item)[0] : item;

@@ -3,14 +3,13 @@
 #include "ops/memory/memory_roots.h"
 #include "ops/op_table.h"
 #include "partition/halves.h"
+#include "partition/min_cut/flow_network.h"
 #include "passes/remove_dead_nodes.h"
 
 #include <algorithm>
 
 namespace tandem::partition {
 namespace {
-
-size_t index(int32_t id) { return static_cast<size_t>(id); }
 
 // Sizes that are not known count as a few thousand elements.
 constexpr int64_t kUnknownElements = 4096;

@@ -13,7 +13,6 @@ using Arc = int32_t;  // 2 * edge along it, 2 * edge + 1 against it
 
 constexpr int32_t kNone = -1;
 
-size_t index(int32_t id) { return static_cast<size_t>(id); }
 Arc opposite(Arc arc) { return arc ^ 1; }
 
 /// The arcs that leave each vertex, those of one vertex side by side and in the order of the edges.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -7,6 +8,9 @@
 #include <vector>
 
 namespace tandem::partition {
+
+/// Of a number that is not negative, to look into a vector with.
+inline size_t index(int32_t id) { return static_cast<size_t>(id); }
 
 /// A directed graph whose edges hold so much and no more, or hold everything.
 class FlowNetwork {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 namespace tandem::partition {
 namespace {
@@ -21,55 +22,55 @@ int64_t with_surcharge(int64_t bytes, int32_t distance) {
   return static_cast<int64_t>(std::floor(static_cast<double>(bytes) * factor));
 }
 
-KeepingWeight weight_of(const CutGraph& graph, const MemoryOwners& owners, Item item,
+KeepingWeight weight_of(const CutGraph& graph, const Keeping& keeping, Item item,
                         int32_t distance) {
   const ItemFacts& facts = graph[item];
   if (facts.value == ir::kNoValue) return {FlowNetwork::kInfinite, "it is no single value"};
   if (facts.is_number) return {FlowNetwork::kInfinite, "it is a number"};
+  const ir::ValueId kept = keeping.stand_in(facts.value);
+  const std::optional<Saved::How> how = keeping.how(kept);
+  if (!how) return {FlowNetwork::kInfinite, "a copy of it would have other strides"};
   const int64_t memory = with_surcharge(graph[graph.of(facts.memory)].bytes, distance);
-  switch (owners.how_to_keep(facts.value)) {
-    case Keep::AsItIs:
+  switch (how->as) {
+    case Saved::As::Copy:
+      return {with_surcharge(graph[graph.of(kept)].bytes, distance)};
+    case Saved::As::Input:
+    case Saved::As::InputAsFound:
+      return {keeping.is_lasting(kept) ? 0 : memory};
+    default:
       return {is_materialised(graph, item) ? memory : 2 * memory};
-    case Keep::ByReference:
-      return {memory};
-    case Keep::ForFree:
-      return {0};
-    case Keep::AsCopy:
-      return {with_surcharge(facts.bytes, distance)};
-    case Keep::NotAtAll:
-      break;
   }
-  return {FlowNetwork::kInfinite, "a copy of it would have other strides"};
 }
 
 /// Every value is in memory anyway, so only what would stay longer counts. Of equals what the
 /// forward computes wins over what it would have to take over from the backward.
-KeepingWeight plain_weight_of(const CutGraph& graph, const MemoryOwners& owners, Item item) {
+KeepingWeight plain_weight_of(const CutGraph& graph, const Keeping& keeping, Item item) {
   const ItemFacts& facts = graph[item];
-  const KeepingWeight weight = weight_of(graph, owners, item, 0);
+  const KeepingWeight weight = weight_of(graph, keeping, item, 0);
   if (weight.bytes == FlowNetwork::kInfinite) return weight;
-  const Keep how = owners.how_to_keep(facts.value);
-  const bool is_free = how != Keep::AsCopy && (!facts.in_backward || facts.is_view) &&
-                       owners.is_visible(facts.value);
+  const ir::ValueId kept = keeping.stand_in(facts.value);
+  const bool is_copy = keeping.how(kept)->as == Saved::As::Copy;
+  const bool is_free =
+      !is_copy && (!facts.in_backward || facts.is_view) && keeping.is_visible(facts.value);
   if (is_free) return {0};
-  const int64_t bytes = how == Keep::AsCopy ? facts.bytes : graph[graph.of(facts.memory)].bytes;
+  const int64_t bytes = graph[graph.of(is_copy ? kept : facts.memory)].bytes;
   constexpr int64_t kUnit = 1024;
   return {kUnit * bytes + (facts.in_backward ? 1 : 0)};
 }
 
 }  // namespace
 
-std::vector<KeepingWeight> keeping_weights(const CutGraph& graph, const MemoryOwners& owners) {
+std::vector<KeepingWeight> keeping_weights(const CutGraph& graph, const Keeping& keeping) {
   const std::vector<int32_t> distance = distance_from_backward(graph);
   std::vector<KeepingWeight> weights(static_cast<size_t>(graph.size()));
   for (Item item = 0; item < graph.size(); ++item) {
     if (graph.only_in_backward(item)) continue;
     if (!graph.fuses()) {
-      weights[static_cast<size_t>(item)] = plain_weight_of(graph, owners, item);
+      weights[static_cast<size_t>(item)] = plain_weight_of(graph, keeping, item);
       continue;
     }
     weights[static_cast<size_t>(item)] =
-        weight_of(graph, owners, item, distance[static_cast<size_t>(item)]);
+        weight_of(graph, keeping, item, distance[static_cast<size_t>(item)]);
   }
   return weights;
 }

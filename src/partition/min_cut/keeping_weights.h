@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partition/memory_owners.h"
+#include "partition/keeping.h"
 #include "partition/min_cut/cut_graph.h"
 
 #include <cstdint>
@@ -20,6 +20,6 @@ struct KeepingWeight {
 /// that stays alive: of all that a view shows a part of, none for a parameter. They count twice
 /// where the value exists in a fused kernel only and would have to be written, and more the further
 /// away the backward is: of equal values the nearest is kept.
-std::vector<KeepingWeight> keeping_weights(const CutGraph& graph, const MemoryOwners& owners);
+std::vector<KeepingWeight> keeping_weights(const CutGraph& graph, const Keeping& keeping);
 
 }  // namespace tandem::partition

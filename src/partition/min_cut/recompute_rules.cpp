@@ -1,5 +1,7 @@
 #include "partition/min_cut/recompute_rules.h"
 
+#include "partition/min_cut/flow_network.h"
+
 #include <algorithm>
 #include <functional>
 #include <queue>
@@ -7,8 +9,6 @@
 
 namespace tandem::partition {
 namespace {
-
-size_t index(int32_t id) { return static_cast<size_t>(id); }
 
 /// The rules one after the other; an item keeps the first reason that it is given.
 class Bans {

@@ -21,6 +21,11 @@ void check_primal(const at::Tensor& tensor, uint32_t version, const ir::InputFac
   if (!tensor.is_inference()) check_saved(tensor, version, facts.requires_grad && !facts.is_leaf);
 }
 
+/// Somebody else could write what it shows, and eager would notice.
+bool is_watched(const Saved::How& how) {
+  return how.as != Saved::As::Value && how.as != Saved::As::Copy;
+}
+
 [[noreturn]] void throw_without_copy(const EntryState& entry, size_t input) {
   const ir::InputFacts& facts = entry.signature().inputs[input];
   entry.keep_copies();
@@ -43,37 +48,41 @@ void KeptValues::save(const EntryState& entry, std::span<const at::Tensor> input
   }
   const CallPlan& plan = entry.plan();
   const int64_t lifted = entry.signature().lifted_count;
+  const auto watch = [&](const at::Tensor& tensor, int64_t number) {
+    watched_.push_back(
+        {tensor.unsafeGetTensorImpl()->version_counter(), version_to_save(tensor), number});
+  };
   for (size_t i = 0; i < plan.saved.size(); ++i) {
-    const SavedSlot& slot = plan.saved[i];
-    if (slot.input >= 0) {
-      const at::Tensor& input = inputs[static_cast<size_t>(slot.input)];
-      const uint32_t version = version_to_save(input);
-      if (slot.input < lifted) {
-        lifted_versions_.push_back(version);
-      } else {
-        arguments_.push_back({input, version});
-      }
-      continue;
-    }
+    const auto of = static_cast<size_t>(plan.saved[i].of);
     at::Tensor& value = outputs[static_cast<size_t>(plan.first_saved) + i];
-    if (slot.output >= 0 || slot.base >= 0) {
-      const at::Tensor& result = slot.output >= 0 ? results[static_cast<size_t>(slot.output)]
-                                                  : bases[static_cast<size_t>(slot.base)];
-      watched_.push_back({result.unsafeGetTensorImpl()->version_counter(), version_to_save(result),
-                          static_cast<int64_t>(result.output_nr())});
-      values_.push_back(value.tensor_data());
-    } else if (slot.watched >= 0) {
-      const at::Tensor& input = inputs[static_cast<size_t>(slot.watched)];
-      watched_.push_back(
-          {input.unsafeGetTensorImpl()->version_counter(), version_to_save(input), -1});
-      values_.push_back(std::move(value));
-    } else if (slot.shallow) {
-      watched_.push_back(
-          {value.unsafeGetTensorImpl()->version_counter(), version_to_save(value), -1});
-      values_.push_back(std::move(value));
-    } else {
-      values_.push_back(std::move(value));
+    switch (plan.saved[i].as) {
+      case Saved::As::Input:
+        if (plan.saved[i].of < lifted) {
+          lifted_versions_.push_back(version_to_save(inputs[of]));
+        } else {
+          arguments_.push_back({inputs[of], version_to_save(inputs[of])});
+        }
+        continue;
+      case Saved::As::Result:
+      case Saved::As::Base: {
+        const at::Tensor& result = plan.saved[i].as == Saved::As::Result ? results[of] : bases[of];
+        watch(result, static_cast<int64_t>(result.output_nr()));
+        values_.push_back(value.tensor_data());
+        continue;
+      }
+      case Saved::As::DataOfInput:
+        watch(inputs[of], -1);
+        break;
+      case Saved::As::InputAsFound:
+      case Saved::As::WrittenInput:
+        watch(value, -1);
+        break;
+      case Saved::As::Value:
+      case Saved::As::Copy:
+      case Saved::As::Undecided:
+        break;
     }
+    values_.push_back(std::move(value));
   }
 }
 
@@ -90,10 +99,11 @@ void KeptValues::save_with_hooks(const EntryState& entry, std::span<const at::Te
                                  std::span<at::Tensor> outputs) {
   const CallPlan& plan = entry.plan();
   for (size_t i = 0; i < plan.saved.size(); ++i) {
-    const SavedSlot& slot = plan.saved[i];
-    const at::Tensor& tensor = slot.input >= 0 ? inputs[static_cast<size_t>(slot.input)]
-                                               : outputs[static_cast<size_t>(plan.first_saved) + i];
-    const bool own = slot.output >= 0 || slot.base >= 0;
+    const Saved::How& how = plan.saved[i];
+    const at::Tensor& tensor = how.as == Saved::As::Input
+                                   ? inputs[static_cast<size_t>(how.of)]
+                                   : outputs[static_cast<size_t>(plan.first_saved) + i];
+    const bool own = how.as == Saved::As::Result || how.as == Saved::As::Base;
     hooked_.emplace_back(own ? tensor.tensor_data() : tensor, /*is_output=*/false);
   }
 }
@@ -103,9 +113,9 @@ void KeptValues::check_versions(const EntryState& entry, const Backward& backwar
   const CallPlan& plan = entry.plan();
   size_t argument = 0, version = 0, value = 0, result = 0;
   for (size_t i = 0; i < plan.saved.size(); ++i) {
-    const SavedSlot& slot = plan.saved[i];
-    if (slot.input >= 0) {
-      const auto input = static_cast<size_t>(slot.input);
+    const Saved::How& how = plan.saved[i];
+    if (how.as == Saved::As::Input) {
+      const auto input = static_cast<size_t>(how.of);
       const bool lifted = input < entry.lifted().size();
       const at::Tensor& tensor = lifted ? entry.lifted()[input] : arguments_[argument].tensor;
       const uint32_t saved = lifted ? lifted_versions_[version++] : arguments_[argument++].version;
@@ -113,7 +123,7 @@ void KeptValues::check_versions(const EntryState& entry, const Backward& backwar
       continue;
     }
     const at::Tensor& kept = values_[value++];
-    if (!slot.is_watched()) continue;
+    if (!is_watched(how)) continue;
     const Watched& watched = watched_[result++];
     const uint32_t now = watched.counter.current_version();
     if (backward.reads[i] && now != watched.version) {
@@ -186,7 +196,7 @@ std::vector<at::Tensor> KeptValues::take(const EntryState& entry, const std::vec
   if (!hooked_.empty()) return saved;
   size_t argument = 0, value = 0;
   for (size_t i = 0; i < plan.saved.size(); ++i) {
-    const int64_t input = plan.saved[i].input;
+    const int64_t input = plan.saved[i].as == Saved::As::Input ? plan.saved[i].of : -1;
     if (input >= 0 && static_cast<size_t>(input) < entry.lifted().size()) {
       saved.push_back(entry.lifted()[static_cast<size_t>(input)]);
       continue;

@@ -84,11 +84,13 @@ at::Tensor copy_of_data(const at::Tensor& tensor) {
   return copy.copy_(tensor);
 }
 
-/// The data and the history that a tensor has now. No leaf: the function may write it.
-at::Tensor copy_as_found(const at::Tensor& tensor) {
+/// The data and the history that a tensor has now. No leaf, and no view if autograd sees the write:
+/// the function may write it.
+at::Tensor copy_as_found(const at::Tensor& tensor, bool is_rewritten) {
   at::Tensor copy = copy_of_data(tensor);
   if (!tensor.requires_grad()) return copy;
-  return with_history(copy, autograd::impl::gradient_edge(tensor), tensor.is_view());
+  return with_history(copy, autograd::impl::gradient_edge(tensor),
+                      tensor.is_view() && !is_rewritten);
 }
 
 /// The same of a leaf whose flag the function switches, which it may do with leaves only.
@@ -165,11 +167,12 @@ namespace {
 void hold(size_t input, const CallPlan& call, int64_t lifted_count, PrimalPlan& plan) {
   size_t argument = 0;
   for (size_t slot = 0; slot < call.saved.size(); ++slot) {
-    if (call.saved[slot].input == static_cast<int64_t>(input)) {
+    const Saved::How& how = call.saved[slot];
+    if (how == Saved::How{Saved::As::Input, static_cast<int64_t>(input)}) {
       plan.saved.push_back({input, slot, argument});
       return;
     }
-    argument += call.saved[slot].input >= lifted_count;
+    argument += how.as == Saved::As::Input && how.of >= lifted_count;
   }
   plan.held.push_back(input);
 }
@@ -183,8 +186,8 @@ PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const Ca
     reads[i] =
         reads[i] || (signature.inputs[i].read_by_gradients && signature.inputs[i].requires_grad);
   std::vector<bool> saved(signature.inputs.size(), false);
-  for (const SavedSlot& slot : call.saved) {
-    if (slot.input >= 0) saved[static_cast<size_t>(slot.input)] = true;
+  for (const Saved::How& how : call.saved) {
+    if (how.as == Saved::As::Input) saved[static_cast<size_t>(how.of)] = true;
   }
   PrimalPlan plan;
   for (size_t i = 0; i < signature.groups.size(); ++i) {
@@ -239,12 +242,12 @@ Snapshot take_snapshot(const PrimalPlan& plan, const ir::Signature& signature,
   for (size_t i : plan.copied) {
     const ir::InputFacts& facts = signature.inputs[i];
     const bool gives_up = facts.is_leaf && facts.requires_grad && is_switched(facts);
-    snapshot.copies.emplace_back(
-        i, gives_up ? leaf_as_found(inputs[i], snapshot.accumulators) : copy_as_found(inputs[i]));
+    snapshot.copies.emplace_back(i, gives_up ? leaf_as_found(inputs[i], snapshot.accumulators)
+                                             : copy_as_found(inputs[i], facts.history_changed));
   }
   for (size_t i : plan.groups) {
     const at::Tensor& base = inputs[signature.inputs.size() + i];
-    const at::Tensor copy = copy_as_found(base);
+    const at::Tensor copy = copy_as_found(base, signature.groups[i].history_changed);
     for (int64_t member : signature.groups[i].members) {
       const auto position = static_cast<size_t>(member);
       const at::Tensor& tensor = inputs[position];

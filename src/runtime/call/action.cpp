@@ -20,8 +20,6 @@ constexpr bool kYes = true;
 
 constexpr std::array kRows{
     //                         at    source number part
-    Row{CopyOutput, "copy output", kNo, kNo, kYes, kNo},
-    Row{HoldOutput, "hold output", kNo, kNo, kYes, kNo},
     Row{HoldInput, "hold input", kYes, kNo, kYes, kNo},
     Row{Take, "take", kYes, kNo, kYes, kNo},
     Row{Same, "same", kYes, kYes, kNo, kNo},

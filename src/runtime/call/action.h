@@ -13,10 +13,8 @@ namespace tandem::runtime {
 /// row here, one case in run_actions and one place in list_actions.
 struct Action {
   enum class Do : uint8_t {
-    // outputs of the kernels that cannot stay as they are
-    CopyOutput,  // output `number` gets memory of its own
-    HoldOutput,  // output `number`, an input's old shape: a handle that nothing refers back to
-    HoldInput,   // output `number` is a handle on `at`, which holds the same now
+    HoldInput,  // output `number`, which is saved, becomes a handle on `at` that nothing refers
+                // back to
     // results and bases
     Take,         // `at` is output `number`
     Same,         // `at` is the very tensor at `source`

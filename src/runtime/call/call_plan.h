@@ -9,23 +9,6 @@
 
 namespace tandem::runtime {
 
-/// How one saved value travels from forward to backward.
-struct SavedSlot {
-  int64_t input = -1;   // that forward input, kept by reference with eager's version check; or -1
-  int64_t output = -1;  // the result whose memory it shows, and whose version is checked; or -1
-  int64_t base = -1;    // the same, of a base
-  bool copy = false;    // the call overwrites its memory afterwards
-  /// It shows the memory of an input that the call changes. A handle of its own is kept, so that
-  /// nothing refers back to the input, and the version is checked.
-  bool shallow = false;
-  int64_t written = -1;  // the input whose new data it is: the handle is made once that is written
-  int64_t watched =
-      -1;  // an input whose new data it shows in another shape: its version is checked
-
-  /// Somebody else could write what it shows, and eager would notice.
-  bool is_watched() const { return output >= 0 || base >= 0 || shallow || watched >= 0; }
-};
-
 /// What a call does around the kernels, worked out once from signature and forward graph.
 struct CallPlan {
   /// Before the kernels: inputs of which eager is asked whether they may be written in place.
@@ -33,7 +16,7 @@ struct CallPlan {
   /// After the kernels, in this order. Most calls have a list of a few.
   std::vector<Action> actions;
 
-  std::vector<SavedSlot> saved;
+  std::vector<Saved::How> saved;
   int64_t first_saved = 0;                            // position among the forward graph's outputs
   std::vector<std::vector<int64_t>> tangent_strides;  // those that the backward was recorded for
 
@@ -72,7 +55,7 @@ struct CallPlan {
     std::vector<Edge> edges;
     /// Inputs that the last edges lead to: closed-over leaves, whose edges are the same in every
     /// call.
-    std::vector<size_t> leaves;
+    std::vector<size_t> leaves{};
     std::vector<PassedHistory> passed;
   };
   std::vector<Part> parts;

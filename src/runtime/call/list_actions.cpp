@@ -31,6 +31,7 @@ class Lister {
 
   void run() {
     const std::vector<Change> changes = ordered(all_changes());
+    hold_inputs(Saved::As::InputAsFound);
     take_new_memory();
     for (size_t i = 0; i < signature_.inputs.size(); ++i) {
       const ir::InputFacts& input = facts(i);
@@ -138,6 +139,16 @@ class Lister {
       return target.tensor == other || (other.is_group() && target.tensor.is_input() &&
                                         facts(target.tensor).group == other.index);
     });
+  }
+
+  /// What is saved is the input itself, in the shape that it has at this time.
+  void hold_inputs(Saved::As as) {
+    for (size_t i = 0; i < plan_.saved.size(); ++i) {
+      if (plan_.saved[i].as != as) continue;
+      add({.what = HoldInput,
+           .at = CallTensor::input(plan_.saved[i].of),
+           .number = plan_.first_saved + static_cast<int64_t>(i)});
+    }
   }
 
   void take_new_memory() {
@@ -323,12 +334,7 @@ class Lister {
       if (tangent.part <= 0 && is_there)
         add({.what = SetHistory, .at = of, .number = slot_of(tangent)});
     }
-    for (size_t i = 0; i < plan_.saved.size(); ++i) {
-      if (plan_.saved[i].written < 0) continue;
-      add({.what = HoldInput,
-           .at = CallTensor::input(plan_.saved[i].written),
-           .number = plan_.first_saved + static_cast<int64_t>(i)});
-    }
+    hold_inputs(Saved::As::WrittenInput);
     add({.what = Save});
   }
 

@@ -111,14 +111,6 @@ class Runner {
   void perform(const Action& action) {
     using enum Action::Do;
     switch (action.what) {
-      case CopyOutput: {
-        at::AutoDispatchBelowADInplaceOrView below;
-        output(action) = output(action).clone();
-        return;
-      }
-      case HoldOutput:
-        output(action) = handle_of(output(action));
-        return;
       case HoldInput:
         output(action) = handle_of(at(action.at));
         return;
@@ -144,8 +136,7 @@ class Runner {
       case MakeNodes:
         return make_nodes();
       case AddSlot:
-        nodes_[action.part]->add_input_metadata(model_of(action));
-        return;
+        return add_slot(action);
       case TakeEdge: {
         const auto target = static_cast<size_t>(action.number);
         edges_[target] = autograd::impl::gradient_edge(at(plan_.targets[target].tensor));
@@ -231,10 +222,16 @@ class Runner {
       nodes_.push_back(libtorch::make_node<CallNode>(entry_, part, kept));
   }
 
-  at::Tensor model_of(const Action& action) {
-    if (action.number >= 0) return output(action);
-    if (at(action.at).defined()) return at(action.at);
-    return sample_of(*signature_.outputs[static_cast<size_t>(action.at.index)].type);
+  void add_slot(const Action& action) {
+    autograd::Node& node = *nodes_[action.part];
+    if (action.number >= 0) {
+      node.add_input_metadata(output(action));
+    } else if (at(action.at).defined()) {
+      node.add_input_metadata(at(action.at));
+    } else {
+      node.add_input_metadata(
+          sample_of(*signature_.outputs[static_cast<size_t>(action.at.index)].type));
+    }
   }
 
   Edge slot_of(const Action& action) {

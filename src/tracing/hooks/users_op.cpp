@@ -17,7 +17,7 @@
 namespace tandem::tracing {
 namespace {
 
-namespace functionalization = at::functionalization::impl;
+namespace functional = at::functionalization::impl;
 
 bool is_libtorchs(const c10::OperatorHandle& op) {
   const std::string& name = op.operator_name().name;
@@ -42,9 +42,9 @@ bool autograd_looks_in(c10::ArrayRef<c10::IValue> args) {
 
 c10::IValue unwrapped(const c10::IValue& value) {
   const auto inner = [](const at::Tensor& tensor) {
-    if (!tensor.defined() || !functionalization::isFunctionalTensor(tensor)) return tensor;
-    functionalization::sync(tensor);
-    return functionalization::from_functional_tensor(tensor);
+    if (!tensor.defined() || !functional::isFunctionalTensor(tensor)) return tensor;
+    functional::sync(tensor);
+    return functional::from_functional_tensor(tensor);
   };
   if (value.isTensor()) return inner(value.toTensor());
   if (value.isTensorList()) {
@@ -63,7 +63,7 @@ c10::IValue unwrapped(const c10::IValue& value) {
 
 c10::IValue wrapped(const c10::IValue& value) {
   const auto outer = [](const at::Tensor& tensor) {
-    return tensor.defined() ? functionalization::to_functional_tensor(tensor) : tensor;
+    return tensor.defined() ? functional::to_functional_tensor(tensor) : tensor;
   };
   if (value.isTensor()) return outer(value.toTensor());
   if (value.isTensorList()) {
@@ -77,9 +77,9 @@ c10::IValue wrapped(const c10::IValue& value) {
 /// What the op has written becomes the content of the tensor that it was given.
 void write(const at::Tensor& tensor, const at::Tensor& data) {
   if (!tensor.defined()) return;
-  functionalization::replace_(tensor, data);
-  functionalization::commit_update(tensor);
-  functionalization::sync(tensor);
+  functional::replace_(tensor, data);
+  functional::commit_update(tensor);
+  functional::sync(tensor);
   // In eager the ops inside count their writes, if nobody above has switched that off.
   if (!tensor.is_inference() &&
       !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::ADInplaceOrView)) {

@@ -23,7 +23,7 @@ std::atomic<bool> noting{true};
 class CallSites final : public ir::LineSource {
  public:
   CallSites(std::shared_ptr<const LoadedObjects> objects, std::span<const uintptr_t> chain,
-        std::shared_ptr<const ir::LineSource> otherwise)
+            std::shared_ptr<const ir::LineSource> otherwise)
       : objects_(std::move(objects)),
         chain_(chain.begin(), chain.end()),
         otherwise_(std::move(otherwise)) {}

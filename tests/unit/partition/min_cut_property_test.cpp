@@ -1,5 +1,5 @@
 #include "ops/memory/memory_roots.h"
-#include "partition/memory_owners.h"
+#include "partition/keeping.h"
 #include "partition/min_cut/choose_saved.h"
 #include "partition/min_cut/cut_graph.h"
 #include "partition/min_cut/flow_network.h"
@@ -159,8 +159,9 @@ TEST_P(MinCutProperty, WeighsAsLittleAsTheLightestOfAllLegalCuts) {
     ir::Graph joint = ir::parse(text);
     passes::remove_dead_nodes(joint);
     const CutGraph graph(joint, can_fuse());
-    const MemoryOwners owners(joint, {});
-    const std::vector<KeepingWeight> weights = keeping_weights(graph, owners);
+    const ir::Signature signature;
+    const Keeping keeping(joint, signature);
+    const std::vector<KeepingWeight> weights = keeping_weights(graph, keeping);
     std::vector<Item> candidates;
     for (Item item = 0; item < graph.size(); ++item) {
       if (!graph.only_in_backward(item) && graph[item].value != ir::kNoValue)
@@ -216,7 +217,7 @@ int64_t memory_kept(const ir::Graph& joint, const std::vector<SavedValue>& saved
   std::set<ir::ValueId> owners;
   int64_t bytes = 0;
   for (const SavedValue& value : saved) {
-    if (value.copy) {
+    if (value.is_copy()) {
       bytes += joint.value(value.value).tensor_type()->bytes();
     } else {
       owners.insert(roots[static_cast<size_t>(value.value)]);

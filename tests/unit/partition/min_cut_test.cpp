@@ -1,5 +1,6 @@
 #include "partition/min_cut/min_cut.h"
 
+#include "partition/finish_split.h"
 #include "support/error_text.h"
 #include "support/graph_text.h"
 #include "tandem/error.h"
@@ -22,7 +23,11 @@ Joint joint_of(const char* text) {
   return joint;
 }
 
-Split split(const char* text) { return min_cut_recompute(joint_of(text), Options{}); }
+Split split(const char* text) {
+  Split split = min_cut_recompute(joint_of(text), Options{});
+  partition::finish_split(split, Mutations::in_graph);
+  return split;
+}
 
 std::vector<std::string> saved_names(const Split& parts) {
   std::vector<std::string> names;

@@ -1,4 +1,5 @@
 #include "loops/host/run_state.h"
+#include "loops/target/host_target.h"
 #include "tandem/backend.h"
 #include "tandem/ir/text.h"
 
@@ -11,7 +12,8 @@ namespace tandem::loops {
 namespace {
 
 TEST(ArenaPool, ABlockServesWhoeverNeedsNoMore) {
-  ArenaPool pool;
+  const HostTarget host;
+  ArenaPool pool(host);
   ArenaPool::Block first = pool.take(1000);
   const void* memory = first.memory.get();
   pool.give_back(std::move(first));
@@ -27,16 +29,28 @@ TEST(ArenaPool, ABlockServesWhoeverNeedsNoMore) {
 }
 
 TEST(ArenaPool, ALargerBlockTakesThePlaceOfASmallerOne) {
-  ArenaPool pool;
+  const HostTarget host;
+  ArenaPool pool(host);
   pool.give_back(pool.take(1000));
   pool.give_back(pool.take(4000));
   EXPECT_EQ(pool.take(1000).bytes, 4000U);  // the first one is gone
 }
 
-TEST(ArenaPool, TheProcessForgetsItsBlocksWithTheLastGraph) {
-  const std::shared_ptr<ArenaPool> pool = ArenaPool::of_process();
-  EXPECT_EQ(ArenaPool::of_process(), pool);
+TEST(ArenaPool, GraphsOfOneTargetShareTheirBlocks) {
+  const HostTarget host, other;
+  const std::shared_ptr<ArenaPool> pool = ArenaPool::of(host);
+  EXPECT_EQ(ArenaPool::of(host), pool);
+  EXPECT_NE(ArenaPool::of(other), pool);
   pool->clear();
+}
+
+// A device whose allocator keeps blocks itself, in the order of its streams.
+TEST(ArenaPool, KeepsNothingThatTheAllocatorKeeps) {
+  HostTarget host;
+  host.keeps_arenas = false;
+  ArenaPool pool(host);
+  pool.give_back(pool.take(1000));
+  EXPECT_EQ(pool.take(400).bytes, 400U);
 }
 
 /// Keeps an intermediate between a kernel and a product.

@@ -16,7 +16,7 @@ namespace {
 /// Compiles as the CPU's does, and counts how often it is asked to.
 class CountingCompiler final : public KernelCompiler {
  public:
-  std::string_view name() const override { return "counting"; }
+  const Target& target() const override { return inner_->target(); }
   std::vector<Result> compile(std::span<const Kernel* const> kernels) override {
     compiled += static_cast<int>(kernels.size());
     return inner_->compile(kernels);
