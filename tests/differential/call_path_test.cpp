@@ -1,4 +1,4 @@
-/// The shortcuts of a call (docs/stages/lower.md) must not show: inputs that the kernels borrow,
+/// The shortcuts of a call (docs/stages/call.md) must not show: inputs that the kernels borrow,
 /// edges that are kept between calls, saved inputs without a SavedVariable.
 #include "support/same_bits.h"
 #include "tandem/tandem.h"
