@@ -259,7 +259,7 @@ def check_options(tree):
         match = re.match(r"\s+([\w:]+(?:<.*>)?)\s+([^;=]+?)(?:\s*=\s*(.*?))?;", line)
         for name in (match[2].split(",") if match else []):
             fields[name.strip().removesuffix("{}")] = match[3]
-    source = tree.text("src/pipeline/environment.cpp")
+    source = tree.text("src/pipeline/settings/environment.cpp")
     variables = dict(re.findall(r'^    \{"(TANDEM_\w+)",\s*"([^"]*)"', source, re.MULTILINE))
     rows = table(tree.text(page), "Field")
     shown = [cells[0].strip("`") for _, cells in rows]
@@ -285,8 +285,8 @@ def check_options(tree):
             yield f"{page}: {variable} is missing"
     not_built = re.search(r"^## What is not built yet\n\n(.*?)\n\n", tree.text(page), re.M | re.S)
     shown = [name for name in re.findall(r"`(\w+)`", not_built[1]) if name in fields] if not_built else []
-    refused = re.findall(r"require_default\(!?options\.(\w+)", tree.text("src/pipeline/options.cpp"))
-    yield from compare(page, "not built yet, src/pipeline/options.cpp", shown, refused)
+    refused = re.findall(r"require_default\(!?options\.(\w+)", tree.text("src/pipeline/settings/options.cpp"))
+    yield from compare(page, "not built yet, src/pipeline/settings/options.cpp", shown, refused)
 
 
 def check_variables(tree):

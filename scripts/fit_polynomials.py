@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fits the polynomials of src/backends/llvm_cpu/vector_math.cpp and prints their coefficients.
+"""Fits the polynomials of src/backends/llvm_cpu/emit/vector_math.cpp and prints their coefficients.
 
 Needs mpmath (it comes with torch). Each fit interpolates at Chebyshev nodes, which is within a small
 factor of the best one; the table in docs/reference/math-accuracy.md says what the functions reach.

@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "ir/tensor_data.h"
-#include "joint/gradient_stop.h"
-#include "joint/gradients.h"
-#include "joint/release_groups.h"
+#include "joint/gradients/gradient_stop.h"
+#include "joint/gradients/gradients.h"
+#include "joint/gradients/release_groups.h"
 #include "signature/read_signature.h"
 #include "tracing/recording/traced_tensor.h"
 

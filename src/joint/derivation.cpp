@@ -1,9 +1,9 @@
 #include "joint/derivation.h"
 
 #include "base/error.h"
-#include "joint/backward_writes.h"
-#include "joint/endpoints.h"
-#include "joint/gradients.h"
+#include "joint/gradients/backward_writes.h"
+#include "joint/gradients/endpoints.h"
+#include "joint/gradients/gradients.h"
 #include "signature/storage_of.h"
 #include "tracing/recording/traced_tensor.h"
 

@@ -2,8 +2,8 @@
 
 #include "ir/ivalue.h"
 #include "ops/op_table.h"
-#include "passes/fill_value.h"
-#include "passes/memory_facts.h"
+#include "passes/facts/fill_value.h"
+#include "passes/facts/memory_facts.h"
 #include "tandem/ir/graph.h"
 
 #include <ATen/Functions.h>

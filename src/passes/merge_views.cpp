@@ -1,7 +1,7 @@
 #include "passes/merge_views.h"
 
 #include "ops/memory/view_offset.h"
-#include "passes/memory_facts.h"
+#include "passes/facts/memory_facts.h"
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorUtils.h>

@@ -2,7 +2,7 @@
 
 #include "ops/memory/view_offset.h"
 #include "ops/op_table.h"
-#include "passes/memory_facts.h"
+#include "passes/facts/memory_facts.h"
 #include "tandem/ir/graph.h"
 
 #include <algorithm>

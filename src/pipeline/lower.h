@@ -1,6 +1,6 @@
 #pragma once
 
-#include "pipeline/stage_log.h"
+#include "pipeline/reports/stage_log.h"
 #include "runtime/artifact.h"
 #include "tandem/backend.h"
 

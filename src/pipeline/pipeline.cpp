@@ -8,7 +8,7 @@
 #include "passes/registry.h"
 #include "pipeline/backward_compiler.h"
 #include "pipeline/lower.h"
-#include "pipeline/options.h"
+#include "pipeline/settings/options.h"
 #include "runtime/bind.h"
 #include "signature/read_signature.h"
 #include "tracing/recording/tracing_state.h"

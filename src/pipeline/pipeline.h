@@ -1,7 +1,7 @@
 #pragma once
 
 #include "pipeline/program.h"
-#include "pipeline/stage_log.h"
+#include "pipeline/reports/stage_log.h"
 #include "runtime/entry_state.h"
 #include "tandem/function.h"
 #include "tandem/stages.h"

@@ -1,8 +1,8 @@
 #include "backends/llvm_cpu/cpu_compiler.h"
 
+#include "backends/llvm_cpu/code/loader.h"
+#include "backends/llvm_cpu/code/object_code.h"
 #include "backends/llvm_cpu/cpu_target.h"
-#include "backends/llvm_cpu/loader.h"
-#include "backends/llvm_cpu/object_code.h"
 #include "backends/llvm_cpu/parallel.h"
 #include "backends/llvm_cpu/schedule.h"
 #include "backends/llvm_cpu/split_reduction.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backends/llvm_cpu/instruction_set.h"
+#include "backends/llvm_cpu/code/instruction_set.h"
 #include "loops/ir/loop_ir.h"
 
 #include <cstdint>

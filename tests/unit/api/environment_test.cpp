@@ -1,4 +1,4 @@
-#include "pipeline/environment.h"
+#include "pipeline/settings/environment.h"
 
 #include "base/log.h"
 #include "support/environment.h"

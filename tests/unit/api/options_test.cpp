@@ -1,4 +1,4 @@
-#include "pipeline/options.h"
+#include "pipeline/settings/options.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>

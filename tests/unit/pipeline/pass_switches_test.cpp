@@ -1,5 +1,5 @@
 /// Passes that are left out, and the times of single ones.
-#include "pipeline/options.h"
+#include "pipeline/settings/options.h"
 #include "support/environment.h"
 #include "support/temporary_folder.h"
 #include "tandem/tandem.h"

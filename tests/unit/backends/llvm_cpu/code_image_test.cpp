@@ -1,5 +1,5 @@
 /// Kernels as bytes: stored, loaded without LLVM, and refused where they do not fit.
-#include "backends/llvm_cpu/loader.h"
+#include "backends/llvm_cpu/code/loader.h"
 #include "tandem/error.h"
 #include "unit/backends/llvm_cpu/kernel_runs.h"
 

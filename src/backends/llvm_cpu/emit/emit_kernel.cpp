@@ -1,0 +1,445 @@
+#include "backends/llvm_cpu/emit/emit_kernel.h"
+
+#include "backends/llvm_cpu/emit/kernel_emitter.h"
+#include "backends/llvm_cpu/emit/op_emitter.h"
+#include "base/error.h"
+
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/Function.h>
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
+#include <llvm/IR/Metadata.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <utility>
+#include <vector>
+
+namespace tandem::backends::llvm_cpu {
+
+using c10::ScalarType;
+using llvm::Type;
+using llvm::Value;
+using loops::Access;
+using loops::Buffer;
+using loops::BufferRole;
+using loops::Instruction;
+using loops::Kernel;
+using loops::kNone;
+using loops::LoopOp;
+using loops::Phase;
+
+// ---- loops ----
+
+void KernelEmitter::loop(Value* from, Value* to, int64_t step, const Loop& body) {
+  llvm::LLVMContext& context = b_.getContext();
+  auto* constant_from = llvm::dyn_cast<llvm::ConstantInt>(from);
+  auto* constant_to = llvm::dyn_cast<llvm::ConstantInt>(to);
+  if (constant_from && constant_to) {
+    const int64_t first = constant_from->getSExtValue(), last = constant_to->getSExtValue();
+    if (last <= first) return;
+    if (last - first <= step) return body(from);
+  }
+  auto* before = b_.GetInsertBlock();
+  auto* head = llvm::BasicBlock::Create(context, "head", &function_);
+  auto* inside = llvm::BasicBlock::Create(context, "inside", &function_);
+  auto* after = llvm::BasicBlock::Create(context, "after", &function_);
+  b_.CreateBr(head);
+  b_.SetInsertPoint(head);
+  llvm::PHINode* index = b_.CreatePHI(b_.getInt64Ty(), 2);
+  index->addIncoming(from, before);
+  b_.CreateCondBr(b_.CreateICmpSLT(index, to), inside, after);
+  b_.SetInsertPoint(inside);
+  body(index);
+  Value* next = b_.CreateNSWAdd(index, b_.getInt64(static_cast<uint64_t>(step)));
+  index->addIncoming(next, b_.GetInsertBlock());
+  b_.CreateBr(head);
+  b_.SetInsertPoint(after);
+}
+
+/// Along the vector's dim: several vectors side by side, then single ones, then one that is masked.
+void KernelEmitter::vectors(Value* from, Value* to, const std::function<void()>& body) {
+  const auto dim = static_cast<size_t>(plan_.vector_dim);
+  const int64_t lanes = plan_.lanes, step = lanes * plan_.unroll;
+  const auto run = [&](int vectors, Value* index) {
+    side_by_side_ = vectors;
+    index_[dim] = index;
+    body();
+    side_by_side_ = plan_.unroll;
+  };
+  // from + the largest multiple of `size` that fits
+  const auto whole = [&](Value* begin, int64_t size) {
+    Value* length = b_.CreateNSWSub(to, begin);
+    Value* rest = b_.CreateSRem(length, b_.getInt64(static_cast<uint64_t>(size)));
+    return b_.CreateNSWSub(to, rest);
+  };
+  Value* position = from;
+  if (plan_.unroll > 1) {
+    Value* end = whole(position, step);
+    loop(position, end, step, [&](Value* index) { run(plan_.unroll, index); });
+    position = end;
+  }
+  Value* end = whole(position, lanes);
+  loop(position, end, lanes, [&](Value* index) { run(1, index); });
+  if (lanes == 1) return;
+  // The vector that is only partly there.
+  loop(end, to, lanes, [&](Value* index) {
+    Value* left = b_.CreateNSWSub(to, index);
+    Value* all_lanes = lane_offsets(1);
+    mask_ = b_.CreateICmpSLT(all_lanes, splat(left));
+    run(1, index);
+    mask_ = nullptr;
+  });
+}
+
+void KernelEmitter::over_dims(std::vector<size_t> dims, const std::function<void()>& body) {
+  if (dims.empty()) return body();
+  const size_t dim = dims.front();
+  dims.erase(dims.begin());
+  const int64_t extent = kernel_.dims[dim].extent;
+  if (static_cast<int32_t>(dim) == plan_.vector_dim) {
+    vectors(b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(extent)),
+            [&] { over_dims(dims, body); });
+    return;
+  }
+  loop(b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(extent)), 1, [&](Value* index) {
+    index_[dim] = index;
+    over_dims(dims, body);
+  });
+}
+
+void KernelEmitter::emit_unit(Value* unit) {
+  Value* rest = unit;
+  Value* chunk = nullptr;
+  const auto split_off = [&](int64_t extent) {
+    Value* divisor = b_.getInt64(static_cast<uint64_t>(extent));
+    Value* index = b_.CreateURem(rest, divisor);
+    rest = b_.CreateUDiv(rest, divisor);
+    return index;
+  };
+  const bool chunked = plan_.vector_dim != kNone && plan_.vector_is_kept;
+  if (chunked) chunk = plan_.chunks == 1 ? b_.getInt64(0) : split_off(plan_.chunks);
+  for (int32_t dim = kernel_.kept; dim-- > 0;) {
+    if (dim == plan_.vector_dim || dim == plan_.tile_dim) continue;
+    index_[static_cast<size_t>(dim)] = split_off(kernel_.dims[static_cast<size_t>(dim)].extent);
+  }
+  if (!chunked) return emit_phases();
+  if (plan_.tile_dim == kNone) return emit_chunk(chunk);
+
+  const auto tiled = static_cast<size_t>(plan_.tile_dim);
+  Value* first = b_.CreateNSWMul(rest, b_.getInt64(static_cast<uint64_t>(plan_.tile)));
+  Value* last = b_.CreateNSWAdd(first, b_.getInt64(static_cast<uint64_t>(plan_.tile)));
+  Value* limit = b_.getInt64(static_cast<uint64_t>(kernel_.dims[tiled].extent));
+  last = b_.CreateSelect(b_.CreateICmpSLT(last, limit), last, limit);
+  loop(first, last, 1, [&](Value* index) {
+    index_[tiled] = index;
+    emit_chunk(chunk);
+  });
+}
+
+void KernelEmitter::emit_chunk(Value* chunk) {
+  const auto along = static_cast<size_t>(plan_.vector_dim);
+  const int64_t extent = kernel_.dims[along].extent;
+  // Relative to its chunk a walk has a length that is often constant: then no tail is generated.
+  Value* size = b_.getInt64(static_cast<uint64_t>(plan_.chunk));
+  Value* base = b_.CreateNSWMul(chunk, size);
+  Value* length = size;
+  if (extent % plan_.chunk != 0) {
+    Value* rest = b_.CreateNSWSub(b_.getInt64(static_cast<uint64_t>(extent)), base);
+    length = b_.CreateSelect(b_.CreateICmpSLT(rest, size), rest, size);
+  }
+  const Walk walk = [&, base, length](const std::function<void()>& body) {
+    vectors(b_.getInt64(0), length, [&] {
+      column_ = index_[along];
+      index_[along] = b_.CreateNSWAdd(base, column_);
+      body();
+    });
+  };
+  if (plan_.row_block > 0) return emit_blocked(walk);
+  walk([&] { emit_phases(); });
+}
+
+/// Each phase walks all columns of the chunk before the next begins. What happens once per column
+/// is computed anew where it is read; reductions are read from where the blocks left them.
+void KernelEmitter::emit_blocked(const Walk& walk) {
+  const auto innermost = kernel_.dims.size() - 1;
+  const int64_t count = kernel_.dims[innermost].extent;
+  Value* rows = b_.getInt64(static_cast<uint64_t>(count));
+  Value* whole = b_.getInt64(static_cast<uint64_t>(count - count % plan_.row_block));
+  for (size_t p = 0; p < kernel_.phases.size(); ++p) {
+    const Phase& phase = kernel_.phases[p];
+    if (!phase.inner) {
+      walk([&] {
+        emit_before(p);
+        emit_lines(phase);
+      });
+      continue;
+    }
+    std::vector<size_t> reductions;
+    for (int32_t at = phase.begin; at < phase.end; ++at)
+      if (loops::is_reduction(kernel_.body[static_cast<size_t>(at)].op))
+        reductions.push_back(static_cast<size_t>(at));
+    if (!reductions.empty()) {
+      walk([&] {
+        accumulators_.assign(kernel_.body.size(), {});
+        for (size_t at : reductions) {
+          begin_reduction(at);
+          write_totals(at);
+        }
+      });
+    }
+    std::vector<size_t> outer_dims;
+    for (auto dim = static_cast<size_t>(kernel_.kept); dim < innermost; ++dim)
+      outer_dims.push_back(dim);
+    const auto block = [&](const std::function<void()>& emit_rows) {
+      walk([&] {
+        emit_before(p);
+        accumulators_.assign(kernel_.body.size(), {});
+        for (size_t at : reductions) begin_reduction(at);
+        inside_inner_ = true;
+        emit_rows();
+        inside_inner_ = false;
+        for (size_t at : reductions) add_to_totals(at);
+      });
+    };
+    over_dims(outer_dims, [&] {
+      loop(b_.getInt64(0), whole, plan_.row_block, [&](Value* first) {
+        block([&] {
+          for (int64_t row = 0; row < plan_.row_block; ++row) {
+            index_[innermost] = b_.CreateNSWAdd(first, b_.getInt64(static_cast<uint64_t>(row)));
+            emit_lines(phase);
+          }
+        });
+      });
+      if (whole == rows) return;
+      block([&] {
+        loop(whole, rows, 1, [&](Value* row) {
+          index_[innermost] = row;
+          emit_lines(phase);
+        });
+      });
+    });
+  }
+}
+
+/// The values that phase `p` may read from the phases before it.
+void KernelEmitter::emit_before(size_t p) {
+  for (size_t q = 0; q < p; ++q) {
+    const Phase& phase = kernel_.phases[q];
+    for (int32_t at = phase.begin; at < phase.end; ++at) {
+      const Instruction& line = kernel_.body[static_cast<size_t>(at)];
+      if (!phase.inner && line.op != LoopOp::Store) emit_line(static_cast<size_t>(at));
+      if (phase.inner && loops::is_reduction(line.op)) read_totals(static_cast<size_t>(at));
+    }
+  }
+}
+
+void KernelEmitter::emit_phases() {
+  for (const Phase& phase : kernel_.phases) {
+    if (phase.inner) {
+      emit_inner(phase);
+    } else if (plan_.vector_dim != kNone && !plan_.vector_is_kept) {
+      // Rows: what happens once per row happens in scalars.
+      std::vector<Value*> saved = index_;
+      index_[static_cast<size_t>(plan_.vector_dim)] = b_.getInt64(0);
+      emit_lines(phase);
+      index_ = saved;
+    } else {
+      emit_lines(phase);
+    }
+  }
+}
+
+void KernelEmitter::emit_inner(const Phase& phase) {
+  accumulators_.assign(kernel_.body.size(), {});
+  // In the vector's own walk a group may be narrower than the schedule says.
+  const int group = plan_.vector_is_kept ? side_by_side_ : plan_.unroll;
+  const int saved = std::exchange(side_by_side_, group);
+  for (int32_t at = phase.begin; at < phase.end; ++at)
+    if (loops::is_reduction(kernel_.body[static_cast<size_t>(at)].op))
+      begin_reduction(static_cast<size_t>(at));
+  std::vector<size_t> dims;
+  for (size_t dim = static_cast<size_t>(kernel_.kept); dim < kernel_.dims.size(); ++dim)
+    if (static_cast<int32_t>(dim) != plan_.vector_dim) dims.push_back(dim);
+  if (!plan_.vector_is_kept && plan_.vector_dim != kNone)
+    dims.push_back(static_cast<size_t>(plan_.vector_dim));
+  inside_inner_ = true;
+  last_sweep_ = std::none_of(kernel_.phases.begin(), kernel_.phases.end(), [&](const Phase& later) {
+    return later.inner && later.begin > phase.begin;
+  });
+  over_dims(dims, [&] { emit_lines(phase); });
+  last_sweep_ = false;
+  inside_inner_ = false;
+  side_by_side_ = group;
+  for (int32_t at = phase.begin; at < phase.end; ++at)
+    if (loops::is_reduction(kernel_.body[static_cast<size_t>(at)].op))
+      finish_reduction(static_cast<size_t>(at));
+  side_by_side_ = saved;
+}
+
+void KernelEmitter::emit_lines(const Phase& phase) {
+  for (int32_t at = phase.begin; at < phase.end; ++at) emit_line(static_cast<size_t>(at));
+}
+
+void KernelEmitter::emit(std::vector<Value*> buffers, Value* begin, Value* end, Value* scratch) {
+  buffers_ = std::move(buffers);
+  b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "entry", &function_));
+  failed_ = b_.CreateAlloca(b_.getInt32Ty());
+  b_.CreateStore(b_.getInt32(0), failed_);
+  zeros_ = b_.CreateAlloca(b_.getInt64Ty());
+  b_.CreateStore(b_.getInt64(0), zeros_);
+  int64_t offset = 0;
+  totals_memory_.resize(kernel_.body.size());
+  for (size_t at = 0; plan_.row_block > 0 && at < kernel_.body.size(); ++at) {
+    const LoopOp op = kernel_.body[at].op;
+    if (!loops::is_reduction(op)) continue;
+    totals_memory_[at] =
+        b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), scratch, static_cast<uint64_t>(offset));
+    offset += plan_.totals_bytes * (is_arg(op) ? 2 : 1);
+  }
+  for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
+    const Buffer& buffer = kernel_.buffers[i];
+    if (buffer.role != BufferRole::Scratch) continue;
+    buffers_[i] =
+        b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), scratch, static_cast<uint64_t>(offset));
+    const int64_t columns = plan_.vector_is_kept ? plan_.lanes * plan_.unroll : 1;
+    const int64_t bytes = buffer.elements * element_bytes(buffer.dtype) * columns;
+    offset += (bytes + 63) / 64 * 64;
+  }
+  side_by_side_ = plan_.unroll;
+  loop(begin, end, 1, [&](Value* unit) { emit_unit(unit); });
+  // Streamed results are on their way; whoever reads them next must find them.
+  if (plan_.streams) b_.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
+  b_.CreateRet(b_.CreateLoad(b_.getInt32Ty(), failed_));
+}
+
+// ---- lines ----
+
+Value* KernelEmitter::operand(int32_t at, int vector, bool as_vector) {
+  if (at == kNone) return nullptr;
+  const std::vector<Value*>& all = values_[static_cast<size_t>(at)];
+  if (all.size() > 1) return all[static_cast<size_t>(vector) + 1];
+  return as_vector ? splat(all[0]) : all[0];
+}
+
+bool KernelEmitter::in_vector(const Instruction& line) const {
+  return plan_.vector_dim != kNone && (plan_.vector_is_kept || inside_inner_) &&
+         (lanes_differ(line.a) || lanes_differ(line.b) || lanes_differ(line.c));
+}
+
+void KernelEmitter::emit_line(size_t at) {
+  const Instruction& line = kernel_.body[at];
+  std::vector<Value*>& value = values_[at];
+  switch (line.op) {
+    case LoopOp::Constant: {
+      Type* type = type_of(line.dtype);
+      value = {type->isFloatingPointTy()
+                   ? static_cast<Value*>(llvm::ConstantFP::get(type, line.number))
+                   : llvm::ConstantInt::get(type, static_cast<uint64_t>(line.integer), true)};
+      return;
+    }
+    case LoopOp::Index: {
+      Value* index = index_[static_cast<size_t>(line.slot)];
+      value = {index};
+      if (line.slot != plan_.vector_dim) return;
+      for (int vector = 0; vector < side_by_side_; ++vector) {
+        Value* first = b_.CreateNSWAdd(
+            index, b_.getInt64(static_cast<uint64_t>(vector) * static_cast<uint64_t>(plan_.lanes)));
+        value.push_back(b_.CreateAdd(splat(first), lane_offsets(1)));
+      }
+      return;
+    }
+    case LoopOp::Load:
+      return emit_load(at);
+    case LoopOp::Store:
+      return emit_store(line);
+    case LoopOp::CheckIndex:
+      return emit_check(at);
+    default:
+      break;
+  }
+  if (loops::is_reduction(line.op)) return accumulate(at);
+  const bool as_vector = in_vector(line);
+  const auto one = [&](int vector) {
+    return ops_.emit(line, {operand(line.a, vector, as_vector), operand(line.b, vector, as_vector),
+                            operand(line.c, vector, as_vector),
+                            kernel_.body[static_cast<size_t>(line.a)].dtype});
+  };
+  if (!as_vector) {
+    value = {one(0)};
+    return;
+  }
+  value = {nullptr};
+  for (int vector = 0; vector < side_by_side_; ++vector) value.push_back(one(vector));
+}
+
+void KernelEmitter::emit_check(size_t at) {
+  const Instruction& line = kernel_.body[at];
+  const bool as_vector = in_vector(line);
+  std::vector<Value*> checked;
+  for (int vector = 0; vector < (as_vector ? side_by_side_ : 1); ++vector) {
+    Value* index = operand(line.a, vector, as_vector);
+    Value* bound = llvm::ConstantInt::get(index->getType(), static_cast<uint64_t>(line.integer));
+    // Unsigned: a negative index is far too large.
+    Value* outside = b_.CreateICmpUGE(index, bound);
+    Value* wrong = as_vector && mask_ ? b_.CreateAnd(outside, mask_) : outside;
+    if (as_vector && plan_.lanes > 1) wrong = b_.CreateOrReduce(wrong);
+    Value* state = b_.CreateLoad(b_.getInt32Ty(), failed_);
+    b_.CreateStore(b_.CreateOr(state, b_.CreateZExt(wrong, b_.getInt32Ty())), failed_);
+    checked.push_back(
+        b_.CreateSelect(outside, llvm::Constant::getNullValue(index->getType()), index));
+  }
+  values_[at] = {as_vector ? nullptr : checked[0]};
+  if (as_vector) values_[at].insert(values_[at].end(), checked.begin(), checked.end());
+}
+
+std::unique_ptr<llvm::Module> emit_kernel(const Schedule& schedule, const std::string& symbol,
+                                          llvm::LLVMContext& context) {
+  auto module = std::make_unique<llvm::Module>(symbol, context);
+  llvm::IRBuilder<> b(context);
+  Type *pointer = b.getPtrTy(), *word = b.getInt64Ty();
+  const size_t count = schedule.kernel.buffers.size();
+  const auto attributes = [&](llvm::Function& function) {
+    function.setDoesNotThrow();
+    const char* width = schedule.set == InstructionSet::Avx512 ? "512"
+                        : schedule.set == InstructionSet::Avx2 ? "256"
+                                                               : "128";
+    function.addFnAttr("prefer-vector-width", width);
+    function.addFnAttr("min-legal-vector-width", width);
+  };
+  // The work is in a function with one parameter per buffer: only parameters can be said to overlap
+  // nothing.
+  std::vector<Type*> types(count, pointer);
+  types.insert(types.end(), {word, word, pointer});
+  auto* body = llvm::Function::Create(llvm::FunctionType::get(b.getInt32Ty(), types, false),
+                                      llvm::Function::InternalLinkage, "body", *module);
+  attributes(*body);
+  body->addFnAttr(llvm::Attribute::NoInline);
+  for (unsigned i = 0; i < count; ++i) {
+    body->addParamAttr(i, llvm::Attribute::NoAlias);
+    body->getArg(i)->setName(schedule.kernel.buffers[i].name);
+  }
+  std::vector<Value*> buffers;
+  for (unsigned i = 0; i < count; ++i) buffers.push_back(body->getArg(i));
+  const auto after = static_cast<unsigned>(count);
+  KernelEmitter(schedule, *module, *body)
+      .emit(buffers, body->getArg(after), body->getArg(after + 1), body->getArg(after + 2));
+
+  auto* entry = llvm::Function::Create(
+      llvm::FunctionType::get(b.getInt32Ty(), {pointer, word, word, pointer}, false),
+      llvm::Function::ExternalLinkage, symbol, *module);
+  attributes(*entry);
+  b.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", entry));
+  std::vector<Value*> arguments;
+  for (unsigned i = 0; i < count; ++i) {
+    Value* place = b.CreateConstInBoundsGEP1_64(pointer, entry->getArg(0), i);
+    arguments.push_back(b.CreateLoad(pointer, place));
+  }
+  for (unsigned i = 1; i < 4; ++i) arguments.push_back(entry->getArg(i));
+  b.CreateRet(b.CreateCall(body, arguments));
+  return module;
+}
+
+}  // namespace tandem::backends::llvm_cpu

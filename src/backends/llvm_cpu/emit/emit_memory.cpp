@@ -1,0 +1,230 @@
+// Lines that touch memory: addresses, loads, stores, and what is asked for in advance.
+
+#include "backends/llvm_cpu/emit/kernel_emitter.h"
+#include "backends/llvm_cpu/emit/op_emitter.h"
+
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/Function.h>
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsX86.h>
+#include <llvm/IR/Metadata.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace tandem::backends::llvm_cpu {
+
+using c10::ScalarType;
+using llvm::Type;
+using llvm::Value;
+using loops::Access;
+using loops::Buffer;
+using loops::BufferRole;
+using loops::Instruction;
+using loops::kNone;
+using loops::LoopOp;
+using loops::Phase;
+
+Value* KernelEmitter::lane_offsets(int64_t stride) {
+  std::vector<llvm::Constant*> offsets;
+  for (int lane = 0; lane < plan_.lanes; ++lane)
+    offsets.push_back(b_.getInt64(static_cast<uint64_t>(lane * stride)));
+  return plan_.lanes == 1 ? static_cast<Value*>(offsets[0]) : llvm::ConstantVector::get(offsets);
+}
+
+/// The parts of the offset are added in the order of the loops, so that each is computed outside
+/// the loops that do not change it.
+Value* KernelEmitter::address(const Access& access, int vector, Value* indirect) {
+  const Buffer& buffer = buffer_of(access);
+  Type* type = memory_type(b_.getContext(), buffer.dtype);
+  // Lanes of a kept dim have scratch of their own, side by side.
+  const bool in_columns =
+      buffer.role == BufferRole::Scratch && plan_.vector_is_kept && plan_.vector_dim != kNone;
+  const int64_t columns = in_columns ? plan_.lanes * plan_.unroll : 1;
+  Value* place = buffers_[static_cast<size_t>(access.buffer)];
+  const auto add = [&](Value* elements) { place = b_.CreateInBoundsGEP(type, place, elements); };
+  const int64_t fixed = access.offset * columns + (in_columns ? vector * plan_.lanes : 0);
+  const auto add_dim = [&](size_t dim) {
+    int64_t stride = access.strides[dim] * columns;
+    const bool along = static_cast<int32_t>(dim) == plan_.vector_dim;
+    if (stride == 0 || (along && in_columns)) return;
+    Value* index = index_[dim];
+    if (along && vector > 0)
+      index = b_.CreateNSWAdd(index, b_.getInt64(static_cast<uint64_t>(vector * plan_.lanes)));
+    add(b_.CreateNSWMul(index, b_.getInt64(static_cast<uint64_t>(stride))));
+  };
+  if (fixed != 0) add(b_.getInt64(static_cast<uint64_t>(fixed)));
+  const auto kept = static_cast<size_t>(kernel_.kept);
+  const auto along = static_cast<size_t>(plan_.vector_dim);
+  for (size_t dim = 0; dim < kept; ++dim)
+    if (dim != along) add_dim(dim);
+  if (plan_.vector_dim != kNone && plan_.vector_is_kept) add_dim(along);
+  for (size_t dim = kept; dim < kernel_.dims.size(); ++dim)
+    if (dim != along) add_dim(dim);
+  if (plan_.vector_dim != kNone && !plan_.vector_is_kept) add_dim(along);
+  if (indirect) {
+    add(b_.CreateMul(indirect,
+                     b_.getInt64(static_cast<uint64_t>(access.indirect_stride * columns))));
+  }
+  return place;
+}
+
+/// One load a lane: on several CPUs faster than the instruction that gathers.
+Value* KernelEmitter::load_each_lane(Type* type, Value* place, Value* offsets, llvm::Align align) {
+  Value* result = llvm::PoisonValue::get(type);
+  for (int lane = 0; lane < plan_.lanes; ++lane) {
+    Value* offset = b_.CreateExtractElement(offsets, static_cast<uint64_t>(lane));
+    Value* there = b_.CreateInBoundsGEP(type->getScalarType(), place, offset);
+    result =
+        b_.CreateInsertElement(result, b_.CreateAlignedLoad(type->getScalarType(), there, align),
+                               static_cast<uint64_t>(lane));
+  }
+  return result;
+}
+
+void KernelEmitter::emit_load(size_t at) {
+  const Instruction& line = kernel_.body[at];
+  const Access& access = kernel_.accesses[static_cast<size_t>(line.slot)];
+  const Buffer& buffer = buffer_of(access);
+  std::vector<Value*>& value = values_[at];
+  Type* type = memory_type(b_.getContext(), buffer.dtype);
+  const llvm::Align align(static_cast<uint64_t>(element_bytes(buffer.dtype)));
+  const bool vector_here = plan_.vector_dim != kNone && (plan_.vector_is_kept || inside_inner_);
+  const bool columns = vector_here && plan_.vector_is_kept && buffer.role == BufferRole::Scratch;
+  const int64_t stride = columns       ? 1
+                         : vector_here ? access.strides[static_cast<size_t>(plan_.vector_dim)]
+                                       : 0;
+  const bool indirect_differs = vector_here && lanes_differ(line.a);
+  const bool mask_differs = vector_here && lanes_differ(line.b);
+
+  if (stride == 0 && !indirect_differs) {
+    Value* place = address(access, 0, line.a == kNone ? nullptr : scalar(line.a));
+    if (line.b != kNone && !mask_differs) place = b_.CreateSelect(scalar(line.b), place, zeros_);
+    if (!mask_differs) {
+      value = {ops_.widen(b_.CreateAlignedLoad(type, place, align), buffer.dtype)};
+      return;
+    }
+  }
+  value = {nullptr};
+  for (int vector = 0; vector < side_by_side_; ++vector) {
+    Value* mask = mask_;
+    if (line.b != kNone) {
+      Value* wanted = operand(line.b, vector, true);
+      mask = mask ? b_.CreateAnd(mask, wanted) : wanted;
+    }
+    if (inside_inner_ && plan_.prefetch_rows > 0) prefetch(access, vector);
+    if (last_sweep_ && plan_.prefetch_next_row) prefetch_next_row(access, vector);
+    Type* loaded = vector_type(type);
+    Value* none = llvm::Constant::getNullValue(loaded);
+    Value* result = nullptr;
+    if (stride == 1 && !indirect_differs) {
+      Value* place = address(access, vector, line.a == kNone ? nullptr : scalar(line.a));
+      result = mask ? static_cast<Value*>(b_.CreateMaskedLoad(loaded, place, align, mask, none))
+                    : b_.CreateAlignedLoad(loaded, place, align);
+    } else {
+      Value* place =
+          address(access, vector, indirect_differs || line.a == kNone ? nullptr : scalar(line.a));
+      Value* offsets = lane_offsets(stride);
+      if (indirect_differs) {
+        Value* rows = operand(line.a, vector, true);
+        Value* factor = splat(b_.getInt64(static_cast<uint64_t>(access.indirect_stride)));
+        offsets = b_.CreateAdd(offsets, b_.CreateMul(rows, factor));
+      }
+      result = mask ? static_cast<Value*>(b_.CreateMaskedGather(
+                          loaded, b_.CreateInBoundsGEP(type, place, offsets), align, mask, none))
+                    : load_each_lane(loaded, place, offsets, align);
+    }
+    value.push_back(ops_.widen(result, buffer.dtype));
+  }
+}
+
+/// Asks for what a later row of a column walk will read here; beyond the end that does no harm.
+void KernelEmitter::prefetch(const Access& access, int vector) {
+  if (buffer_of(access).role == BufferRole::Scratch) return;
+  const size_t innermost = kernel_.dims.size() - 1;
+  const int64_t bytes = access.strides[innermost] * element_bytes(buffer_of(access).dtype);
+  if (std::abs(bytes) < 1024) return;
+  Value* place = b_.CreateConstGEP1_64(b_.getInt8Ty(), address(access, vector, nullptr),
+                                       static_cast<uint64_t>(bytes * plan_.prefetch_rows));
+  // A whole block ahead is too much for the first cache.
+  const uint32_t nearness = plan_.row_block > 0 ? 2 : 3;
+  b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {place->getType()},
+                     {place, b_.getInt32(0), b_.getInt32(nearness), b_.getInt32(1)});
+}
+
+void KernelEmitter::prefetch_next_row(const Access& access, int vector) {
+  const Buffer& buffer = buffer_of(access);
+  if (buffer.role != BufferRole::In || kernel_.kept == 0) return;
+  const int64_t bytes =
+      access.strides[static_cast<size_t>(kernel_.kept) - 1] * element_bytes(buffer.dtype);
+  if (bytes == 0) return;
+  Value* place = b_.CreateConstGEP1_64(b_.getInt8Ty(), address(access, vector, nullptr),
+                                       static_cast<uint64_t>(bytes));
+  b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {place->getType()},
+                     {place, b_.getInt32(0), b_.getInt32(3), b_.getInt32(1)});
+}
+
+/// Whole vectors at multiples of their size, of a result that the kernel itself does not read.
+bool KernelEmitter::is_streamed(const Access& access) const {
+  if (!plan_.streams || buffer_of(access).role != BufferRole::Out) return false;
+  if (access.offset % plan_.lanes != 0) return false;
+  for (size_t dim = 0; dim < access.strides.size(); ++dim)
+    if (static_cast<int32_t>(dim) != plan_.vector_dim && access.strides[dim] % plan_.lanes != 0)
+      return false;
+  return std::none_of(kernel_.body.begin(), kernel_.body.end(), [&](const Instruction& line) {
+    return line.op == LoopOp::Load &&
+           kernel_.accesses[static_cast<size_t>(line.slot)].buffer == access.buffer;
+  });
+}
+
+void KernelEmitter::emit_store(const Instruction& line) {
+  const Access& access = kernel_.accesses[static_cast<size_t>(line.slot)];
+  const Buffer& buffer = buffer_of(access);
+  const llvm::Align align(static_cast<uint64_t>(element_bytes(buffer.dtype)));
+  const bool vector_here = plan_.vector_dim != kNone && (plan_.vector_is_kept || inside_inner_);
+  const bool columns = vector_here && plan_.vector_is_kept && buffer.role == BufferRole::Scratch;
+  const int64_t stride = columns       ? 1
+                         : vector_here ? access.strides[static_cast<size_t>(plan_.vector_dim)]
+                                       : 0;
+  if (stride == 0) {
+    // All lanes write the same place; the first one stands for them.
+    Value* value = operand(line.a, 0, false);
+    if (lanes_differ(line.a)) value = b_.CreateExtractElement(value, uint64_t{0});
+    b_.CreateAlignedStore(ops_.narrow(value, buffer.dtype), address(access, 0, nullptr), align);
+    return;
+  }
+  Type* type = memory_type(b_.getContext(), buffer.dtype);
+  for (int vector = 0; vector < side_by_side_; ++vector) {
+    Value* value = ops_.narrow(operand(line.a, vector, true), buffer.dtype);
+    Value* place = address(access, vector, nullptr);
+    if (stride == 1) {
+      if (mask_) {
+        b_.CreateMaskedStore(value, place, align, mask_);
+      } else if (is_streamed(access)) {
+        llvm::StoreInst* store = b_.CreateAlignedStore(
+            value, place,
+            llvm::Align(static_cast<uint64_t>(element_bytes(buffer.dtype) * plan_.lanes)));
+        llvm::Metadata* one = llvm::ConstantAsMetadata::get(b_.getInt32(1));
+        store->setMetadata(llvm::LLVMContext::MD_nontemporal,
+                           llvm::MDNode::get(b_.getContext(), one));
+      } else {
+        b_.CreateAlignedStore(value, place, align);
+      }
+      continue;
+    }
+    if (mask_) {
+      Value* places = b_.CreateInBoundsGEP(type, place, lane_offsets(stride));
+      b_.CreateMaskedScatter(value, places, align, mask_);
+      continue;
+    }
+    for (int lane = 0; lane < plan_.lanes; ++lane) {
+      Value* there =
+          b_.CreateConstInBoundsGEP1_64(type, place, static_cast<uint64_t>(lane * stride));
+      b_.CreateAlignedStore(b_.CreateExtractElement(value, static_cast<uint64_t>(lane)), there,
+                            align);
+    }
+  }
+}
+
+}  // namespace tandem::backends::llvm_cpu

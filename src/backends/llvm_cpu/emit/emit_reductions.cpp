@@ -1,0 +1,269 @@
+#include "backends/llvm_cpu/emit/kernel_emitter.h"
+
+#include <llvm/IR/Constants.h>
+
+#include <limits>
+#include <utility>
+#include <vector>
+
+namespace tandem::backends::llvm_cpu {
+
+using c10::ScalarType;
+using llvm::Type;
+using llvm::Value;
+using loops::Access;
+using loops::Buffer;
+using loops::BufferRole;
+using loops::Instruction;
+using loops::Kernel;
+using loops::kNone;
+using loops::LoopOp;
+using loops::Phase;
+
+Value* KernelEmitter::entry_slot(Type* type) {
+  llvm::IRBuilder<> entry(&function_.getEntryBlock(), function_.getEntryBlock().begin());
+  return entry.CreateAlloca(type);
+}
+
+Value* KernelEmitter::identity(const Instruction& line, Type* type) {
+  const ScalarType dtype = accumulated(line);
+  const bool is_float = c10::isFloatingType(dtype);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto bits = static_cast<unsigned>(type->getScalarSizeInBits());
+  const bool is_signed = dtype != ScalarType::Byte && dtype != ScalarType::Bool;
+  switch (line.op) {
+    case LoopOp::ReduceProd:
+      return is_float ? llvm::ConstantFP::get(type, 1) : llvm::ConstantInt::get(type, 1);
+    case LoopOp::ReduceMax:
+    case LoopOp::ReduceArgmax:
+      if (is_float) return llvm::ConstantFP::get(type, -kInfinity);
+      return llvm::ConstantInt::get(
+          type, is_signed ? llvm::APInt::getSignedMinValue(bits) : llvm::APInt::getMinValue(bits));
+    case LoopOp::ReduceMin:
+    case LoopOp::ReduceArgmin:
+      if (is_float) return llvm::ConstantFP::get(type, kInfinity);
+      return llvm::ConstantInt::get(
+          type, is_signed ? llvm::APInt::getSignedMaxValue(bits) : llvm::APInt::getMaxValue(bits));
+    case LoopOp::ReduceAll:
+      return llvm::Constant::getAllOnesValue(type);
+    default:
+      // -0: adding it changes nothing, not even the sign of a zero.
+      return is_float ? llvm::ConstantFP::get(type, -0.0) : llvm::Constant::getNullValue(type);
+  }
+}
+
+void KernelEmitter::begin_reduction(size_t at) {
+  const Instruction& line = kernel_.body[at];
+  Accumulator& sum = accumulators_[at];
+  Type* scalar = is_wide(line) ? b_.getDoubleTy() : type_of(accumulated(line));
+  sum.type = vector_type(scalar);
+  for (int vector = 0; vector < side_by_side_; ++vector) {
+    sum.slots.push_back(entry_slot(sum.type));
+    b_.CreateStore(identity(line, sum.type), sum.slots.back());
+    if (!is_arg(line.op)) continue;
+    sum.indices.push_back(entry_slot(vector_type(b_.getInt64Ty())));
+    Value* last = splat(b_.getInt64(static_cast<uint64_t>(INT64_MAX)));
+    b_.CreateStore(last, sum.indices.back());
+  }
+}
+
+Value* KernelEmitter::combine(const Instruction& line, Value* a, Value* b) {
+  const ScalarType dtype = accumulated(line);
+  const bool is_float = c10::isFloatingType(dtype);
+  switch (line.op) {
+    case LoopOp::ReduceSum:
+      return is_float ? b_.CreateFAdd(a, b) : b_.CreateAdd(a, b);
+    case LoopOp::ReduceProd:
+      return is_float ? b_.CreateFMul(a, b) : b_.CreateMul(a, b);
+    case LoopOp::ReduceMax:
+      return ops_.max(b, a, dtype);
+    case LoopOp::ReduceMin:
+      return ops_.min(b, a, dtype);
+    case LoopOp::ReduceAny:
+      return b_.CreateOr(a, b);
+    default:
+      return b_.CreateAnd(a, b);
+  }
+}
+
+KernelEmitter::Best KernelEmitter::better(const Instruction& line, const Best& a, const Best& b) {
+  const ScalarType dtype = accumulated(line);
+  const bool is_max = line.op == LoopOp::ReduceArgmax;
+  Value *takes_b = nullptr, *equal = nullptr;
+  if (c10::isFloatingType(dtype)) {
+    Value *a_nan = b_.CreateFCmpUNO(a.element, a.element),
+          *b_nan = b_.CreateFCmpUNO(b.element, b.element);
+    Value* beyond =
+        is_max ? b_.CreateFCmpOGT(b.element, a.element) : b_.CreateFCmpOLT(b.element, a.element);
+    takes_b = b_.CreateOr(beyond, b_.CreateAnd(b_nan, b_.CreateNot(a_nan)));
+    equal = b_.CreateOr(b_.CreateFCmpOEQ(a.element, b.element), b_.CreateAnd(a_nan, b_nan));
+  } else {
+    const bool is_signed = dtype != ScalarType::Byte && dtype != ScalarType::Bool;
+    Value *first = is_max ? a.element : b.element, *second = is_max ? b.element : a.element;
+    takes_b = is_signed ? b_.CreateICmpSLT(first, second) : b_.CreateICmpULT(first, second);
+    equal = b_.CreateICmpEQ(first, second);
+  }
+  takes_b = b_.CreateOr(takes_b, b_.CreateAnd(equal, b_.CreateICmpSLT(b.index, a.index)));
+  return {b_.CreateSelect(takes_b, b.element, a.element),
+          b_.CreateSelect(takes_b, b.index, a.index)};
+}
+
+void KernelEmitter::accumulate(size_t at) {
+  const Instruction& line = kernel_.body[at];
+  Accumulator& sum = accumulators_[at];
+  // Lanes that do not exist leave the accumulator alone; those of kept dims have one that nobody
+  // reads.
+  Value* mask = plan_.vector_is_kept ? nullptr : mask_;
+  const bool vector_here = plan_.vector_dim != kNone;
+  // A value that is the same in all lanes of a reduced dim still counts once per lane.
+  for (int vector = 0; vector < side_by_side_; ++vector) {
+    Value* x = operand(line.a, vector, vector_here);
+    Value* slot = sum.slots[static_cast<size_t>(vector)];
+    Value* old = b_.CreateLoad(sum.type, slot);
+    if (is_arg(line.op)) {
+      Value* index_slot = sum.indices[static_cast<size_t>(vector)];
+      Type* type = vector_type(b_.getInt64Ty());
+      const Best before{old, b_.CreateLoad(type, index_slot)};
+      Best after = better(line, before, {x, operand(line.b, vector, vector_here)});
+      if (mask) {
+        after.element = b_.CreateSelect(mask, after.element, before.element);
+        after.index = b_.CreateSelect(mask, after.index, before.index);
+      }
+      b_.CreateStore(after.element, slot);
+      b_.CreateStore(after.index, index_slot);
+      continue;
+    }
+    if (is_wide(line)) x = b_.CreateFPExt(x, sum.type);
+    Value* next = combine(line, old, x);
+    if (mask) next = b_.CreateSelect(mask, next, old);
+    b_.CreateStore(next, slot);
+  }
+}
+
+KernelEmitter::Totals KernelEmitter::totals(size_t at, int vector) {
+  const Instruction& line = kernel_.body[at];
+  Type* scalar = has_wide_total(line) ? b_.getDoubleTy() : type_of(accumulated(line));
+  // Lanes of i1 have no place of their own in memory.
+  if (scalar->isIntegerTy(1)) scalar = b_.getInt8Ty();
+  Value* column =
+      b_.CreateNSWAdd(column_, b_.getInt64(static_cast<uint64_t>(vector * plan_.lanes)));
+  Value* elements = b_.CreateInBoundsGEP(scalar, totals_memory_[at], column);
+  Value* indices = nullptr;
+  if (is_arg(line.op)) {
+    Value* second = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), totals_memory_[at],
+                                                  static_cast<uint64_t>(plan_.totals_bytes));
+    indices = b_.CreateInBoundsGEP(b_.getInt64Ty(), second, column);
+  }
+  return {elements, indices, vector_type(scalar)};
+}
+
+/// What the accumulators hold becomes the total.
+void KernelEmitter::write_totals(size_t at) {
+  const Accumulator& sum = accumulators_[at];
+  for (int vector = 0; vector < side_by_side_; ++vector) {
+    const auto slot = static_cast<size_t>(vector);
+    const Totals total = totals(at, vector);
+    Value* value = b_.CreateLoad(sum.type, sum.slots[slot]);
+    if (value->getType() != total.type) {
+      value = value->getType()->isFPOrFPVectorTy() ? b_.CreateFPExt(value, total.type)
+                                                   : b_.CreateZExt(value, total.type);
+    }
+    b_.CreateAlignedStore(value, total.elements, llvm::Align(1));
+    if (!total.indices) continue;
+    Value* index = b_.CreateLoad(vector_type(b_.getInt64Ty()), sum.indices[slot]);
+    b_.CreateAlignedStore(index, total.indices, llvm::Align(8));
+  }
+}
+
+void KernelEmitter::add_to_totals(size_t at) {
+  const Instruction& line = kernel_.body[at];
+  const Accumulator& sum = accumulators_[at];
+  Type* indices = vector_type(b_.getInt64Ty());
+  for (int vector = 0; vector < side_by_side_; ++vector) {
+    const auto slot = static_cast<size_t>(vector);
+    const Totals total = totals(at, vector);
+    Value* old = b_.CreateAlignedLoad(total.type, total.elements, llvm::Align(1));
+    Value* value = b_.CreateLoad(sum.type, sum.slots[slot]);
+    if (is_arg(line.op)) {
+      const Best best =
+          better(line, {old, b_.CreateAlignedLoad(indices, total.indices, llvm::Align(8))},
+                 {value, b_.CreateLoad(indices, sum.indices[slot])});
+      b_.CreateAlignedStore(best.element, total.elements, llvm::Align(1));
+      b_.CreateAlignedStore(best.index, total.indices, llvm::Align(8));
+      continue;
+    }
+    if (value->getType() != total.type) {
+      value = value->getType()->isFPOrFPVectorTy() ? b_.CreateFPExt(value, total.type)
+                                                   : b_.CreateZExt(value, total.type);
+    }
+    b_.CreateAlignedStore(combine(line, old, value), total.elements, llvm::Align(1));
+  }
+}
+
+void KernelEmitter::read_totals(size_t at) {
+  const Instruction& line = kernel_.body[at];
+  values_[at] = {nullptr};
+  for (int vector = 0; vector < side_by_side_; ++vector) {
+    const Totals total = totals(at, vector);
+    if (is_arg(line.op)) {
+      values_[at].push_back(
+          b_.CreateAlignedLoad(vector_type(b_.getInt64Ty()), total.indices, llvm::Align(8)));
+      continue;
+    }
+    Value* value = b_.CreateAlignedLoad(total.type, total.elements, llvm::Align(1));
+    Type* wanted = vector_type(type_of(line.dtype));
+    if (value->getType() != wanted) {
+      value = value->getType()->isFPOrFPVectorTy() ? b_.CreateFPTrunc(value, wanted)
+                                                   : b_.CreateTrunc(value, wanted);
+    }
+    values_[at].push_back(value);
+  }
+}
+
+void KernelEmitter::finish_reduction(size_t at) {
+  const Instruction& line = kernel_.body[at];
+  const Accumulator& sum = accumulators_[at];
+  Type* indices = vector_type(b_.getInt64Ty());
+  std::vector<Best> parts;
+  for (size_t vector = 0; vector < sum.slots.size(); ++vector) {
+    parts.push_back({b_.CreateLoad(sum.type, sum.slots[vector]),
+                     is_arg(line.op) ? b_.CreateLoad(indices, sum.indices[vector]) : nullptr});
+  }
+  const auto join = [&](const Best& a, const Best& b) {
+    if (is_arg(line.op)) return better(line, a, b);
+    return Best{combine(line, a.element, b.element), nullptr};
+  };
+  const auto result = [&](const Best& part) {
+    if (is_arg(line.op)) return part.index;
+    if (!is_wide(line)) return part.element;
+    const bool vector = part.element->getType()->isVectorTy();
+    return b_.CreateFPTrunc(part.element, vector ? vector_type(b_.getFloatTy()) : b_.getFloatTy());
+  };
+  if (plan_.vector_is_kept && plan_.vector_dim != kNone) {
+    values_[at] = {nullptr};
+    for (const Best& part : parts) values_[at].push_back(result(part));
+    return;
+  }
+  while (parts.size() > 1) {
+    std::vector<Best> next;
+    for (size_t i = 0; i + 1 < parts.size(); i += 2) next.push_back(join(parts[i], parts[i + 1]));
+    if (parts.size() % 2) next.push_back(parts.back());
+    parts = std::move(next);
+  }
+  // Halves of the vector, until one lane is left.
+  Best best = parts[0];
+  for (int lanes = plan_.lanes; lanes > 1; lanes /= 2) {
+    const auto half = [&](Value* value, int first) -> Value* {
+      if (!value) return nullptr;
+      if (lanes == 2) return b_.CreateExtractElement(value, static_cast<uint64_t>(first));
+      std::vector<int> chosen;
+      for (int lane = 0; lane < lanes / 2; ++lane) chosen.push_back(first + lane);
+      return b_.CreateShuffleVector(value, chosen);
+    };
+    best = join({half(best.element, 0), half(best.index, 0)},
+                {half(best.element, lanes / 2), half(best.index, lanes / 2)});
+  }
+  values_[at] = {result(best)};
+}
+
+}  // namespace tandem::backends::llvm_cpu
