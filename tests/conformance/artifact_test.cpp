@@ -153,7 +153,7 @@ std::shared_ptr<const runtime::EntryState> load(const std::filesystem::path& fil
 /// Both calls of a loaded entry against eager; empty if nothing differs.
 std::vector<std::string> judge_loaded(const Item& item, const std::filesystem::path& file) {
   const Program eager = made(item), program = made(item);
-  testing::WideRun wide_run;
+  test::WideRun wide_run;
   Program watched = program;
   Inputs inputs;
   watched.inputs = [&] { return inputs = program.inputs(); };
@@ -169,7 +169,7 @@ std::vector<std::string> judge_loaded(const Item& item, const std::filesystem::p
   for (int number = 0; number < 2; ++number) {
     Observation expected;
     {
-      const testing::WideRun::Scope scope(wide_run);
+      const test::WideRun::Scope scope(wide_run);
       expected = observe(eager, eager.function, number, item.settings);
     }
     for (const std::string& text :
@@ -184,7 +184,7 @@ std::vector<std::string> judge_loaded(const Item& item, const std::filesystem::p
 TEST(Artifact, WritesForAnotherProcess) {
   const char* const folder = std::getenv("ARTIFACT_FOLDER");
   if (folder == nullptr) GTEST_SKIP() << "run by Artifact.RunsInAnotherProcess";
-  const testing::OneThread one_thread;
+  const test::OneThread one_thread;
   const std::vector<Item> all = items();
   for (size_t i = 0; i < all.size(); ++i) {
     SCOPED_TRACE(all[i].name);
@@ -213,7 +213,7 @@ void run_writer(const std::filesystem::path& folder) {
 }
 
 TEST(Artifact, RunsInAnotherProcess) {
-  const testing::OneThread one_thread;
+  const test::OneThread one_thread;
   const test::TemporaryFolder folder("artifacts");
   run_writer(folder.path());
   const std::vector<Item> all = items();
@@ -258,7 +258,7 @@ class Stored : public ::testing::Test {
     return runtime::read_artifact(bytes_ = runtime::write_artifact(entry->artifact()));
   }
 
-  const testing::OneThread one_thread_{};
+  const test::OneThread one_thread_{};
   const at::Tensor x_ = torch::ones({3}, torch::requires_grad());
   std::string bytes_;
 };

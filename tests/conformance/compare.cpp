@@ -162,7 +162,7 @@ std::string difference(const Record& eager, const Record& compiled, const Settin
       const bool flat = settings.second_zeros_may_be_undefined && eager.text == "requires grad" &&
                         compiled.text == "defined";
       if (eager.text != compiled.text && !flat) return both(eager.text, compiled.text);
-      const auto same = testing::same_bits(eager.value, compiled.value);
+      const auto same = test::same_bits(eager.value, compiled.value);
       if (same) return "";
       const bool higher = eager.kind == RecordKind::HigherGradient;
       const bool may_round = higher || eager.kind == RecordKind::GradientSum ||
@@ -219,7 +219,7 @@ bool answers_unharmed(const Record& error, const Found& compiled, const Settings
     if (later || settings.further || what.find(" in leaf ") == std::string::npos) continue;
     const auto before = compiled.find(what.substr(0, what.size() - kWhen.size()));
     if (before == compiled.end() || before->second->text != record->text) return false;
-    if (!testing::same_bits(before->second->value, record->value) &&
+    if (!test::same_bits(before->second->value, record->value) &&
         !is_close(before->second->value, record->value, settings)) {
       return false;
     }

@@ -43,28 +43,28 @@ Case merges(std::string name, std::vector<int64_t> sizes, int64_t erased, Functi
 
 /// Five training steps of one entry, each against eager.
 Case trained(std::string name, Sizes sizes, Function program) {
-  return {
-      std::move(name), [=](Session& session) {
-        session.judge(leaves(sizes), program);
-        const auto compiled = tandem::compile_boxed([=](Tensors list) { return program(list); });
-        for (uint64_t step = 0; step < 5; ++step) {
-          const auto run = [&](const Function& call) {
-            torch::manual_seed(step);
-            const Inputs inputs = leaves(sizes)();
-            Tensors list = inputs.arguments;
-            const at::Tensor out = call(list)[0];
-            out.sum().backward();
-            Tensors seen = {out.detach()};
-            for (const at::Tensor& item : inputs.leaves) seen.push_back(item.grad());
-            return seen;
-          };
-          const Tensors expected = run(program);
-          const Tensors found = run([&](Tensors& a) { return compiled(a); });
-          for (size_t i = 0; i < expected.size(); ++i)
-            EXPECT_TRUE(testing::same_bits(expected[i], found[i])) << "step " << step << ", " << i;
-        }
-        EXPECT_EQ(compiled.stats().traces, 1);
-      }};
+  return {std::move(name), [=](Session& session) {
+            session.judge(leaves(sizes), program);
+            const auto compiled =
+                tandem::compile_boxed([=](Tensors list) { return program(list); });
+            for (uint64_t step = 0; step < 5; ++step) {
+              const auto run = [&](const Function& call) {
+                torch::manual_seed(step);
+                const Inputs inputs = leaves(sizes)();
+                Tensors list = inputs.arguments;
+                const at::Tensor out = call(list)[0];
+                out.sum().backward();
+                Tensors seen = {out.detach()};
+                for (const at::Tensor& item : inputs.leaves) seen.push_back(item.grad());
+                return seen;
+              };
+              const Tensors expected = run(program);
+              const Tensors found = run([&](Tensors& a) { return compiled(a); });
+              for (size_t i = 0; i < expected.size(); ++i)
+                EXPECT_TRUE(test::same_bits(expected[i], found[i])) << "step " << step << ", " << i;
+            }
+            EXPECT_EQ(compiled.stats().traces, 1);
+          }};
 }
 
 at::Tensor hard_sigmoid(const at::Tensor& x) { return (x + 3).clamp(0, 6) / 6; }

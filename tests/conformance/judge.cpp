@@ -50,8 +50,8 @@ Call compile_without(const std::string& pass, const Program& program, const Sett
   observer.disabled.insert(pass);
   for (const char* name : pipeline::joint_passes())
     passes::run_pass(passes::find_pass(name), joint.graph, observer);
-  const Boxed lowered = tandem::lower(
-      tandem::split(joint), tandem::backend(testing::backend_rounds() ? "llvm" : "eager"));
+  const Boxed lowered = tandem::lower(tandem::split(joint),
+                                      tandem::backend(test::backend_rounds() ? "llvm" : "eager"));
   return [lowered, lifted = joint.lifted](Tensors& list) {
     Tensors inputs = lifted;
     for (const at::Tensor& tensor : list) {
@@ -93,7 +93,7 @@ class Judge {
   const Observation& eager(size_t number) {
     while (eager_seen_.size() <= number) {
       const int next = static_cast<int>(eager_seen_.size());
-      const testing::WideRun::Scope scope(wide_run_);
+      const test::WideRun::Scope scope(wide_run_);
       eager_seen_.push_back(observe(eager_, eager_.function, next, settings_));
     }
     return eager_seen_[number];
@@ -165,15 +165,15 @@ class Judge {
     call(prefix, handle, program, 0);
     if (results_.back().outcome == ModeResult::Outcome::Failed) return;
     // Facts about graphs as recorded; a backend that fuses has asked for others.
-    if (settings_.entry && !epilogue && !handle.entries().empty() && !testing::backend_rounds()) {
+    if (settings_.entry && !epilogue && !handle.entries().empty() && !test::backend_rounds()) {
       settings_.entry(handle.entries().front());
     }
     call(epilogue ? "epilogue, second call" : "second call", handle, program, 1);
     if (!epilogue) {
       eager(2);
       std::thread([&] {
-        const testing::OneThread one_thread;
-        testing::rounding_judge = &wide_run_;
+        const test::OneThread one_thread;
+        test::rounding_judge = &wide_run_;
         call("other thread", handle, program, 2);
       }).join();
       memory(handle, program, 3);
@@ -254,7 +254,7 @@ class Judge {
     int calls = 0;
     const Observation found = observe_higher_order(program, handle.call, 0, settings_, calls);
     const Observation expected = [&] {
-      const testing::WideRun::Scope scope(wide_run_);
+      const test::WideRun::Scope scope(wide_run_);
       return observe_higher_order(eager, eager.function, 0, settings_, calls);
     }();
     result.differences = differences(expected, found, settings_);
@@ -266,7 +266,7 @@ class Judge {
     // One more program for eager, too: the first one has been called.
     const Program eager = make(), program = make();
     const Observation expected = [&] {
-      const testing::WideRun::Scope scope(wide_run_);
+      const test::WideRun::Scope scope(wide_run_);
       return observe(eager, eager.function, 0, settings_);
     }();
     std::optional<Call> compiled;
@@ -280,7 +280,7 @@ class Judge {
 
   const MakeProgram& make_;
   const Settings& settings_;
-  testing::WideRun wide_run_{};
+  test::WideRun wide_run_{};
   Program eager_{};
   std::vector<Observation> eager_seen_{};
   std::vector<ModeResult> results_{};
@@ -297,7 +297,7 @@ std::vector<std::string> mode_names() {
 }
 
 std::vector<ModeResult> judge(const MakeProgram& make, const Settings& settings) {
-  const testing::OneThread one_thread;
+  const test::OneThread one_thread;
   return Judge(make, settings).run();
 }
 

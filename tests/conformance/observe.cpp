@@ -104,7 +104,7 @@ std::string what_changed(const Inputs& inputs, const BeforeMap& before, const Se
       return "grad_fn of " + item.name;
     }
     if (item.tensor.requires_grad() != was.requires_grad) return "requires_grad of " + item.name;
-    if (!testing::same_bits(data_of(item.tensor), was.data)) return "data of " + item.name;
+    if (!test::same_bits(data_of(item.tensor), was.data)) return "data of " + item.name;
   }
   return {};
 }
@@ -138,7 +138,7 @@ Tensors generator_states(const Inputs& inputs) {
 }
 bool same_states(const Tensors& a, const Tensors& b) {
   for (size_t i = 0; i < a.size(); ++i) {
-    if (!testing::same_bits(a[i], b[i])) return false;
+    if (!test::same_bits(a[i], b[i])) return false;
   }
   return true;
 }
@@ -575,7 +575,7 @@ std::string leftovers(const Program& program, const Call& call, int number,
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
   };
   std::vector<Weak> weak;
-  const testing::AllocatedBytes bytes;
+  const test::AllocatedBytes bytes;
   const auto remember = [&](const std::vector<Named>& all) {
     for (const Named& item : all) {
       if (!item.tensor.defined() || !item.tensor.has_storage()) continue;

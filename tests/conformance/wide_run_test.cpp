@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -109,4 +109,4 @@ TEST(WideRunOnEager, DoesNothingWhereBitsArePromised) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 using at::Tensor;
@@ -288,4 +288,4 @@ TEST(Autocast, CudaAutocastIsGuardedAndCastsNothingHere) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

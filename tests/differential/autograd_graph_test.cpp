@@ -10,7 +10,7 @@
 #include <optional>
 #include <set>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 using at::Tensor;
@@ -209,4 +209,4 @@ TEST(AutogradGraph, SequenceNumbersGrowWithTheCalls) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

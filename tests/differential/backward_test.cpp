@@ -7,7 +7,7 @@
 
 #include <thread>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 using at::Tensor;
@@ -381,4 +381,4 @@ TEST(Backward, TangentIsNotHandedOutAsAGradient) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -12,7 +12,7 @@
 #include <optional>
 #include <thread>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 using T = at::Tensor;
@@ -220,4 +220,4 @@ TEST(CallPath, EdgesAreSharedBetweenThreads) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

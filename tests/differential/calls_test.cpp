@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 at::Tensor leaf(at::IntArrayRef sizes) { return torch::randn(sizes).set_requires_grad(true); }
@@ -468,4 +468,4 @@ TEST(Calls, DroppedResultsFreeTheirGraph) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -3,7 +3,7 @@
 #include "support/models.h"
 #include "support/twins.h"
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 using at::Tensor;
@@ -169,4 +169,4 @@ TEST(Composition, BackwardThatCallsAndDifferentiatesACompiledFunction) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

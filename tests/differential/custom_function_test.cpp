@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -165,4 +165,4 @@ TEST(CustomFunction, TheBackwardMayNotWriteWhatTheForwardWrites) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -11,7 +11,7 @@
 
 #include <regex>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 using test::error_text;
@@ -440,4 +440,4 @@ TEST_F(Effects, ABodyWithGradientsCannotBeKeptWhole) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 /// The branches differ in value, so that a wrong answer shows.
@@ -194,4 +194,4 @@ TEST(Equality, OfGradientsIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

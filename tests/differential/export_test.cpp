@@ -14,7 +14,7 @@
 namespace tandem {
 namespace {
 
-using testing::same_bits;
+using test::same_bits;
 using T = at::Tensor;
 using Tensors = std::vector<T>;
 
@@ -87,7 +87,7 @@ void expect_like_eager(const Answers& answers, Net& net, const Tensors& argument
 
 TEST(ExportModule, AJointGraphOfAnMlpHasEagersLossAndGradients) {
   torch::manual_seed(1);
-  auto net = with_loss(testing::Mlp(6, 8, 3, /*dropout=*/0.0));
+  auto net = with_loss(test::Mlp(6, 8, 3, /*dropout=*/0.0));
   const T x = torch::randn({5, 6}), y = torch::randint(3, {5}, torch::kLong);
 
   const Exported exported = export_module(net, std::tuple{x, y}, {.joint = true});
@@ -112,7 +112,7 @@ TEST(ExportModule, AJointGraphOfAnMlpHasEagersLossAndGradients) {
 
 TEST(ExportModule, BatchNormReturnsItsStatisticsInTrainingAndNotInEval) {
   torch::manual_seed(2);
-  auto net = with_loss(testing::ConvNet());
+  auto net = with_loss(test::ConvNet());
   const T x = torch::randn({4, 3, 12, 12}), y = torch::randint(10, {4}, torch::kLong);
 
   const Exported training = export_module(net, std::tuple{x, y}, {.joint = true});
@@ -129,7 +129,7 @@ TEST(ExportModule, BatchNormReturnsItsStatisticsInTrainingAndNotInEval) {
 }
 
 TEST(ExportModule, ExportingChangesNeitherTheModuleNorTheRandomStream) {
-  auto net = with_loss(testing::ConvNet());
+  auto net = with_loss(test::ConvNet());
   const T x = torch::randn({4, 3, 12, 12}), y = torch::randint(10, {4}, torch::kLong);
   torch::manual_seed(3);
   const T expected = torch::randn({4});
@@ -143,7 +143,7 @@ TEST(ExportModule, ExportingChangesNeitherTheModuleNorTheRandomStream) {
 }
 
 TEST(ExportModule, DropoutDrawsWhatEagerDraws) {
-  auto net = with_loss(testing::Mlp(6, 32, 3, /*dropout=*/0.5));
+  auto net = with_loss(test::Mlp(6, 32, 3, /*dropout=*/0.5));
   const T x = torch::randn({5, 6}), y = torch::randint(3, {5}, torch::kLong);
   const Exported exported = export_module(net, std::tuple{x, y}, {.joint = true});
 

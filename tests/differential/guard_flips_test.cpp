@@ -10,7 +10,7 @@
 
 #include <functional>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 using T = at::Tensor;
@@ -315,4 +315,4 @@ TEST(Entries, AFailedCompileIsRememberedUntilReset) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 using T = at::Tensor;
@@ -239,4 +239,4 @@ TEST(Guards, CompiledFunctionInsideACompiledFunctionIsInlined) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

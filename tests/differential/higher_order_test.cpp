@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 using at::Tensor;
@@ -364,4 +364,4 @@ TEST(HigherOrder, FromSeveralThreads) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

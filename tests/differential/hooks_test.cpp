@@ -6,7 +6,7 @@
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 namespace autograd = torch::autograd;
@@ -329,4 +329,4 @@ TEST(Hooks, ThatThrowLeaveTheNextBackwardAlone) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 namespace F = torch::nn::functional;
@@ -327,4 +327,4 @@ TEST(LayerModules, BatchNormWithCumulativeAverageIsRefused) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

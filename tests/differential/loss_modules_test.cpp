@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 namespace F = torch::nn::functional;
@@ -203,4 +203,4 @@ TEST(LossModules, AdaptiveLogSoftmaxGivesAllLogProbabilities) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

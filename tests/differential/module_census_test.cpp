@@ -10,7 +10,7 @@
 #include <sstream>
 #include <string>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 std::set<std::string> modules_of_the_front_end() {
@@ -57,4 +57,4 @@ TEST(ModuleCensus, EveryModuleHasACase) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -6,7 +6,7 @@
 
 #include <sstream>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 namespace F = torch::nn::functional;
@@ -384,4 +384,4 @@ TEST(ModuleRecipes, LayerAddedToASequential) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

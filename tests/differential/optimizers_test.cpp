@@ -10,7 +10,7 @@
 
 #include <memory>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 namespace F = torch::nn::functional;
@@ -120,4 +120,4 @@ INSTANTIATE_TEST_SUITE_P(All, Optimizers, ::testing::ValuesIn(kOptimizers),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

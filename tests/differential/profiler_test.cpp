@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 using at::Tensor;
@@ -90,4 +90,4 @@ TEST(Profiler, NobodyWatching) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

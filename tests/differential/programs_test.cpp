@@ -14,7 +14,7 @@
 #include <sstream>
 #include <string>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -143,4 +143,4 @@ INSTANTIATE_TEST_SUITE_P(All, Programs, ::testing::ValuesIn(training_programs())
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 namespace F = torch::nn::functional;
@@ -356,4 +356,4 @@ TEST(RandomOps, VerifyingAnEntryDrawsNothing) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -7,7 +7,7 @@
 #include <torch/optim/schedulers/reduce_on_plateau_scheduler.h>
 #include <torch/optim/schedulers/step_lr.h>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 namespace F = torch::nn::functional;
@@ -331,4 +331,4 @@ TEST(Recipes, LossScaledUpAndGradientsScaledDown) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -8,7 +8,7 @@
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 #include <torch/torch.h>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 using at::Tensor;
@@ -165,4 +165,4 @@ TEST_F(SavedHooks, HooksOfTheBackwardSeeNothing) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

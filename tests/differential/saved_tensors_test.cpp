@@ -7,7 +7,7 @@
 
 #include <regex>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 using at::Tensor;
@@ -479,4 +479,4 @@ TEST(SavedTensors, GraphOutlivesTheHandleAndReset) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 namespace nn = torch::nn;
@@ -296,4 +296,4 @@ TEST(SequenceModules, PackedSequencesAreRefused) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -13,7 +13,7 @@
 #include <optional>
 #include <sstream>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 namespace F = torch::nn::functional;
@@ -179,4 +179,4 @@ TEST(Training, GptWithFusedAttentionAndTiedEmbeddings) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

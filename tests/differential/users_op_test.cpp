@@ -10,7 +10,7 @@
 
 #include <regex>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 using test::error_text;
@@ -182,4 +182,4 @@ TEST_F(UsersOp, OneThatChangesSizesRaisesAndLeavesTheArgument) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

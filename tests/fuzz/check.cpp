@@ -139,7 +139,7 @@ Settings settings_of(const ProgramSpec& spec, const Interpreter& interpreter) {
   const bool other_formula = any_op_in(spec, [](const Op& op) { return op.has(kOtherFormula); });
   const bool inner_grad = any_op_in(spec, [](const Op& op) { return op.has(kInnerGrad); });
   // On a backend that rounds, the run in float64 is the measure of that.
-  const bool rounds = spec.rounds && !testing::backend_rounds();
+  const bool rounds = spec.rounds && !test::backend_rounds();
   settings.values_may_round = rounds || (other_formula && inner_grad);
   settings.sums_may_round = rounds || other_formula;
   settings.formulas_differ = other_formula;
@@ -159,7 +159,7 @@ Settings settings_of(const ProgramSpec& spec, const Interpreter& interpreter) {
   });
   const char* partitioner = std::getenv("TANDEM_PARTITIONER");
   settings.recomputes =
-      testing::backend_rounds() ||  // it fuses, too
+      test::backend_rounds() ||  // it fuses, too
       (partitioner != nullptr && std::string_view(partitioner) == "min_cut_recompute");
   if (computes_in_float(spec)) settings.least_eps = std::numeric_limits<float>::epsilon();
   if (any_op_in(spec, [](const Op& op) { return op.name == "to.bfloat16"; })) {
@@ -241,7 +241,7 @@ void drop_second_order(Observation& observation) {
 
 Verdict check(const ProgramSpec& spec) {
   Verdict verdict;
-  testing::WideRun wide_run;
+  test::WideRun wide_run;
   Instance eager(spec, false), compiled(spec, true);
   Options options;
   options.mutations = spec.mode == CallMode::Epilogue ? Mutations::epilogue : Mutations::in_graph;
@@ -262,7 +262,7 @@ Verdict check(const ProgramSpec& spec) {
     }
     Observation expected;
     try {
-      const testing::WideRun::Scope scope(wide_run);
+      const test::WideRun::Scope scope(wide_run);
       expected = conformance::observe(
           program_of(eager), [&](Tensors& list) { return eager.call(list); }, number,
           eager_settings);

@@ -685,7 +685,7 @@ class Generator {
   at::ScalarType dtype_ = at::kDouble;
   at::Generator generator_ = at::detail::createCPUGenerator(1);
   std::set<int> closed_over_{};
-  const bool bits_promised_ = !testing::backend_rounds();
+  const bool bits_promised_ = !test::backend_rounds();
   std::set<const void*> inexact_{};   // storages of values whose bits are not promised
   std::set<const void*> drawn_{};     // tensors that come from a draw
   bool lost_zeros_ = false;           // a product of one element

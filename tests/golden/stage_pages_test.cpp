@@ -279,7 +279,7 @@ void run_programs() {
 }
 
 Examples all_examples() {
-  const testing::OneThread one_thread;  // its number is part of the guards
+  const test::OneThread one_thread;  // its number is part of the guards
   Examples examples;
   add_sources(examples, kRoot / "tests/golden/stage_pages_test.cpp");
   add_sources(examples, kRoot / "tests/golden/page_programs_test.cpp");

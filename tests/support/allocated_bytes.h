@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace tandem::testing {
+namespace tandem::test {
 
 /// Bytes of tensor memory that this thread has taken from libtorch's CPU allocator, less what it
 /// has given back, since the object was made.
@@ -26,4 +26,4 @@ class AllocatedBytes {
   c10::DebugInfoGuard guard_{c10::DebugInfoKind::PROFILER_STATE, counter_};
 };
 
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <utility>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 struct Log {
@@ -152,4 +152,4 @@ void fill_list(const std::vector<at::Tensor>& list) {
 }
 void grow(const at::Tensor& x) { find<void(at::Tensor)>("grow").call(x); }
 
-}  // namespace tandem::testing
+}  // namespace tandem::test

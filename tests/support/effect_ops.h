@@ -6,7 +6,7 @@
 #include <vector>
 
 /// Ops of another library that do something besides computing: they write lines to a log.
-namespace tandem::testing {
+namespace tandem::test {
 
 /// What the ops have written since the last time it was asked for.
 std::vector<std::string> taken_lines();
@@ -27,4 +27,4 @@ at::Tensor add_into(const at::Tensor& x, const at::Tensor& sum);  // writes sum,
 void fill_list(const std::vector<at::Tensor>& list);
 void grow(const at::Tensor& x);  // writes, and resizes
 
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 uint32_t version_of(const at::Tensor& tensor) {
@@ -153,4 +153,4 @@ void expect_both_throw(const MakeCase& make, const Program& program, const std::
   expect_same_state(untouched.arguments, b.arguments, "argument");
 }
 
-}  // namespace tandem::testing
+}  // namespace tandem::test

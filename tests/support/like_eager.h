@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem::testing {
+namespace tandem::test {
 
 using Tensors = std::vector<at::Tensor>;
 /// A program on a list of tensors.
@@ -33,4 +33,4 @@ void expect_like_eager(const MakeCase& make, const Program& program, Options opt
 /// Both must throw; the texts must share `words`. Nothing may have happened to arguments or leaves.
 void expect_both_throw(const MakeCase& make, const Program& program, const std::string& words);
 
-}  // namespace tandem::testing
+}  // namespace tandem::test

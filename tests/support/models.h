@@ -3,7 +3,7 @@
 #include <torch/torch.h>
 
 /// Small models of the kinds that people train, shared by the differential tests.
-namespace tandem::testing {
+namespace tandem::test {
 
 /// Linear, ReLU, dropout, Linear.
 struct MlpImpl : torch::nn::Module {
@@ -116,4 +116,4 @@ struct GptImpl : torch::nn::Module {
 };
 TORCH_MODULE(Gpt);
 
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -6,7 +6,7 @@
 
 #include <ATen/autocast_mode.h>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 struct Variant {
@@ -230,4 +230,4 @@ void expect_module_refused(const ModuleCase& test_case, const std::string& words
   expect_same(untouched.module->buffers(), run.module->buffers(), "buffer", true);
 }
 
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace tandem::testing {
+namespace tandem::test {
 
 using Tensors = std::vector<at::Tensor>;
 
@@ -94,4 +94,4 @@ inline std::ostream& operator<<(std::ostream& out, const ModuleCase& test_case) 
   return out << test_case.name;
 }
 
-}  // namespace tandem::testing
+}  // namespace tandem::test

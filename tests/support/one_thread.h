@@ -2,7 +2,7 @@
 
 #include <ATen/Parallel.h>
 
-namespace tandem::testing {
+namespace tandem::test {
 
 /// Tiny kernels on several threads spend their time waiting for each other, on a busy machine most
 /// of all.
@@ -17,4 +17,4 @@ class OneThread {
   int before_;
 };
 
-}  // namespace tandem::testing
+}  // namespace tandem::test

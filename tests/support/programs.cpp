@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 namespace F = torch::nn::functional;
@@ -427,4 +427,4 @@ std::vector<at::Tensor> training_step(
   return results;
 }
 
-}  // namespace tandem::testing
+}  // namespace tandem::test

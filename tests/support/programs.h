@@ -12,7 +12,7 @@
 ///
 /// programs.cpp needs libtorch and models.h only, neither Tandem nor GoogleTest: tests and
 /// benchmarks compile it as it is.
-namespace tandem::testing {
+namespace tandem::test {
 
 /// Small: milliseconds per step, for tests. Full: sizes at which the kernels dominate, for
 /// measurements.
@@ -46,4 +46,4 @@ std::vector<at::Tensor> training_step(
     const std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>& losses,
     const std::vector<at::Tensor>& batch, std::vector<OptimizerPtr>& optimizers);
 
-}  // namespace tandem::testing
+}  // namespace tandem::test

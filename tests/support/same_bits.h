@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace tandem::testing {
+namespace tandem::test {
 
 /// TANDEM_BACKEND=llvm: functions and sums round in their own way.
 inline bool backend_rounds() {
@@ -83,4 +83,4 @@ inline ::testing::AssertionResult same_bits(const at::Tensor& a, const at::Tenso
   return ::testing::AssertionSuccess();
 }
 
-}  // namespace tandem::testing
+}  // namespace tandem::test

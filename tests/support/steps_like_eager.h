@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace tandem::testing {
+namespace tandem::test {
 
 /// Where bits are promised, all steps together end with the same ones. Rounding grows from step to
 /// step, until it is luck which of two runs is nearer to float64: where bits are not promised, each
@@ -31,4 +31,4 @@ void expect_steps_like_eager(int steps, const TakeOver& take_over, const Eager& 
   }
 }
 
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -16,7 +16,7 @@
 #include <vector>
 
 /// One program, written once, run eagerly and compiled: whatever it records must be equal.
-namespace tandem::testing {
+namespace tandem::test {
 
 enum class OptimizerKind { Sgd, Adam };
 
@@ -176,4 +176,4 @@ inline void expect_training_agrees(const std::function<void(Twin&)>& program) {
   }
 }
 
-}  // namespace tandem::testing
+}  // namespace tandem::test

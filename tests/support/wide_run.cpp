@@ -15,7 +15,7 @@
 #include <sstream>
 #include <vector>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 /// Below autograd and views, above the kernels of memory, and left to other projects by libtorch.
@@ -413,4 +413,4 @@ std::optional<std::string> WideRun::beyond(const at::Tensor& eager,
   return out.str();
 }
 
-}  // namespace tandem::testing
+}  // namespace tandem::test

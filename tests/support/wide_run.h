@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-namespace tandem::testing {
+namespace tandem::test {
 
 /// The judge of rounding: an eager run of which every op is done once more in float64, with the
 /// same draws, the same integers and the same decisions.
@@ -61,4 +61,4 @@ class WideRun : public RoundingJudge {
   const RoundingJudge* before_;
 };
 
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -149,7 +149,7 @@ class Decomposed : public ::testing::TestWithParam<DecompositionCase> {};
 
 TEST_P(Decomposed, ComputesWhatTheOpDoes) {
   const DecompositionCase& test_case = GetParam();
-  const testing::OneThread calm;
+  const test::OneThread calm;
   int64_t rewritten = 0;
   for (at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
     if (dtype == at::kBFloat16 && !test_case.bfloat16) continue;

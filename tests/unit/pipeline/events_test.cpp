@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 using T = at::Tensor;
@@ -192,4 +192,4 @@ TEST(Log, ASinkMayCallTandemReplaceItselfAndThrow) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

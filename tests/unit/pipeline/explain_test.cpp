@@ -9,7 +9,7 @@
 
 #include <sstream>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 using T = at::Tensor;
@@ -201,4 +201,4 @@ Settings
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -156,8 +156,8 @@ void expect_same(const ir::Graph& before, const ir::Graph& after, const std::str
   const Tensors expected = run(before, inputs), found = run(after, inputs);
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i) {
-    ASSERT_TRUE(testing::same_bits(found[i], expected[i])) << what << ", output " << i << "\n"
-                                                           << ir::print(before) << ir::print(after);
+    ASSERT_TRUE(test::same_bits(found[i], expected[i])) << what << ", output " << i << "\n"
+                                                        << ir::print(before) << ir::print(after);
     if (!found[i].defined()) continue;
     ASSERT_EQ(found[i].strides(), expected[i].strides()) << what << ", output " << i;
     for (size_t j = 0; j < i; ++j) {

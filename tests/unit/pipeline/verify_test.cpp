@@ -9,7 +9,7 @@
 
 #include <thread>
 
-namespace tandem::testing {
+namespace tandem::test {
 namespace {
 
 using T = at::Tensor;
@@ -233,4 +233,4 @@ TEST(Verify, SeveralThreads) {
 }
 
 }  // namespace
-}  // namespace tandem::testing
+}  // namespace tandem::test

@@ -59,7 +59,7 @@ class HostStore : public ::testing::Test {
   }
   void expect_same(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
     ASSERT_EQ(a.size(), b.size());
-    for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(testing::same_bits(a[i], b[i])) << i;
+    for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(test::same_bits(a[i], b[i])) << i;
   }
 
   const ir::Graph graph_ = ir::parse(kGraph);
