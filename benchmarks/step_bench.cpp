@@ -17,9 +17,9 @@
 namespace {
 
 using namespace bench;
-using tandem::testing::ProgramMaker;
-using tandem::testing::Scale;
-using tandem::testing::TrainingProgram;
+using tandem::test::ProgramMaker;
+using tandem::test::Scale;
+using tandem::test::TrainingProgram;
 using Tensors = std::vector<at::Tensor>;
 using Losses = std::function<Tensors(const Tensors&)>;
 
@@ -60,7 +60,7 @@ TrainingProgram blocks12(Scale scale) {
 
 std::vector<ProgramMaker> chosen_programs(const Settings& settings) {
   std::vector<ProgramMaker> all{{"blocks12", blocks12}};
-  for (const ProgramMaker& maker : tandem::testing::training_programs()) all.push_back(maker);
+  for (const ProgramMaker& maker : tandem::test::training_programs()) all.push_back(maker);
   if (settings.programs.empty()) return all;
   std::vector<ProgramMaker> chosen;
   for (const std::string& name : settings.programs) {
