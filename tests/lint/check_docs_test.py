@@ -62,11 +62,11 @@ class Links(Case):
 
 
 class Names(Case):
-    files = {"src/passes/facts/memory_facts.h": "struct MemoryFacts { bool may_go(); };", "Makefile": "test:\n\ttrue\n",
+    files = {"src/passes/memory_facts.h": "struct MemoryFacts { bool may_go(); };", "Makefile": "test:\n\ttrue\n",
              "CMakePresets.json": '{"configurePresets": [{"name": "dev"}]}'}
 
     def test_names_that_occur_pass(self):
-        self.assert_fine({"README.md": "`may_go`, `MemoryFacts::may_go()`, `passes/facts/memory_facts.h`, `memory_*.h`, `make test`, "
+        self.assert_fine({"README.md": "`may_go`, `MemoryFacts::may_go()`, `passes/memory_facts.h`, `memory_*.h`, `make test`, "
                                        "`src/passes/memory_facts.{h}`, `at::add_something`, `plain`, `cmake --preset dev`"})
 
     def test_a_name_that_does_not_occur(self):
@@ -109,8 +109,8 @@ class Options(Case):
     page = ("| Field | Default | Environment |\n| --- | --- | --- |\n| `speed` | `Speed::low` | `TANDEM_SPEED` (`low`, `high`) |\n"
             "| `folder` | empty | |\n\n## What is not built yet\n\nThese: `folder`.\n\n")
     files = {"include/tandem/options.h": "struct Options {\n  Speed speed = Speed::low;\n  std::path folder{};\n};\n",
-             "src/pipeline/settings/environment.cpp": '    {"TANDEM_SPEED", "low or high",\n',
-             "src/pipeline/settings/options.cpp": "require_default(options.folder.empty(), ...",
+             "src/pipeline/environment.cpp": '    {"TANDEM_SPEED", "low or high",\n',
+             "src/pipeline/options.cpp": "require_default(options.folder.empty(), ...",
              "docs/reference/options.md": page, "README.md": "[o](docs/reference/options.md)"}
 
     def found(self, old, new, *texts):
