@@ -109,8 +109,8 @@ class Options(Case):
     page = ("| Field | Default | Environment |\n| --- | --- | --- |\n| `speed` | `Speed::low` | `TANDEM_SPEED` (`low`, `high`) |\n"
             "| `folder` | empty | |\n\n## What is not built yet\n\nThese: `folder`.\n\n")
     files = {"include/tandem/options.h": "struct Options {\n  Speed speed = Speed::low;\n  std::path folder{};\n};\n",
-             "src/pipeline/environment.cpp": '    {"TANDEM_SPEED", "low or high",\n',
-             "src/pipeline/options.cpp": "require_default(options.folder.empty(), ...",
+             "src/pipeline/settings/environment.cpp": '    {"TANDEM_SPEED", "low or high",\n',
+             "src/pipeline/settings/options.cpp": "require_default(options.folder.empty(), ...",
              "docs/reference/options.md": page, "README.md": "[o](docs/reference/options.md)"}
 
     def found(self, old, new, *texts):
