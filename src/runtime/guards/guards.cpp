@@ -245,7 +245,8 @@ std::optional<std::string> Guards::mismatch(const libtorch::ThreadState& thread,
 }
 
 template <class Fail>
-bool Guards::check(const libtorch::ThreadState& thread, const detail::Flat& arguments, Fail&& fail) const {
+bool Guards::check(const libtorch::ThreadState& thread, const detail::Flat& arguments,
+                   Fail&& fail) const {
   if (thread_ != thread) return fail([&] { return *thread_.difference(thread); });
   if (const uint64_t marks = ops::effect_marks(); marks != effect_marks_) {
     return fail([&] {

@@ -33,8 +33,8 @@ class Guards {
  public:
   /// Before a compile: everything but what the trace finds. A failed compile is remembered by it.
   /// `names` say what to call the arguments, one per tensor.
-  Guards(const libtorch::ThreadState& thread, const detail::Flat& arguments, std::vector<std::string> names,
-         const Options& options);
+  Guards(const libtorch::ThreadState& thread, const detail::Flat& arguments,
+         std::vector<std::string> names, const Options& options);
   /// After the trace: what it found, and the arguments that it ran on. Of `joint` the lifted
   /// tensors are one handle, the caller keeps it for the entry.
   void add_trace(const Joint& joint, const ir::Signature& signature, const detail::Flat& arguments);
