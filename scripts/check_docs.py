@@ -493,6 +493,8 @@ NUMBERS = [
     ("docs/reference/graph-text.md", r"constants of more than (\d+) elements", "tensor_data.h", r"kInlineElements = (\d+);"),
     ("docs/reference/cli.md", r"Constants of more than (\d+) elements", "tensor_data.h", r"kInlineElements = (\d+);"),
     ("docs/reference/graph-text.md", r"nest up to\s+(\d+) levels", "parse.cpp", r"kMaxDepth = (\d+);"),
+    ("docs/design/0014-machine-code.md", r"Column walks take (\d+) rows", "schedule.cpp", r"kRowBlock = (\d+),"),
+    ("docs/design/0014-machine-code.md", r"\((\d+) if the kernel also writes rows\)", "schedule.cpp", r"kWrittenRowBlock = (\d+);"),
     ("docs/reference/differences.md", r"more than (\d+) gradients", "gradients.cpp", r"kMostTrials = (\d+);"),
     ("docs/design/0003-host-memory-of-empty.md", r"up to (\d+) bytes", "host_memory.cpp", r"kAlwaysConstant = (\d+);"),
     ("docs/design/0006-source-lines.md", r"up to (\d+) outside", "source_lines.cpp", r"kMostCalls = (\d+);"),
@@ -530,7 +532,7 @@ def check_quotes(tree):
 
     for page in tree.pages():
         text = tree.text(page)
-        for match in re.finditer(r"^<!-- from: (\S+) -->\n```\w*\n(.*?)^```", text, re.M | re.S):
+        for match in re.finditer(r"^ *<!-- from: (\S+) -->\n *```\w*\n(.*?)^ *```", text, re.M | re.S):
             parts = re.split(r"^\.\.\.\n", plain(match[2]).rstrip("\n"), flags=re.MULTILINE)
             pattern = ".*?".join(re.escape(part) for part in parts)
             if not re.search(pattern, plain(tree.text(match[1])), re.DOTALL):

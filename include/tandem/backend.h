@@ -59,11 +59,12 @@ class TANDEM_API Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
-  /// Called in the compiling call, never in backward for the first set of tangents.
+  /// Called in the call that compiles. For another set of defined tangents, or for a state of
+  /// autocast, in the first backward that needs it.
   virtual std::unique_ptr<Executable> compile(const ir::Graph& graph,
                                               const CompileContext& context) = 0;
   /// What save() has given, for the same graph and context. Null: it does not fit this machine, and
-  /// the graph is compiled instead. `stored` comes from whom the caller trusts: it may be code.
+  /// the graph is compiled instead. `stored` must be trusted, because it may be code.
   virtual std::unique_ptr<Executable> load(std::string_view /*stored*/, const ir::Graph& /*graph*/,
                                            const CompileContext& /*context*/) {
     return nullptr;

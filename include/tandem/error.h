@@ -26,7 +26,8 @@ class TANDEM_API UserError : public Error {
   using Error::Error;
 };
 
-/// Legal in eager, not done by Tandem yet. Nothing has happened to any argument.
+/// Legal in eager, not done by Tandem yet. It comes before anything has happened to any argument,
+/// except in a backward with create_graph.
 class TANDEM_API UnsupportedError : public Error {
  public:
   using Error::Error;

@@ -22,7 +22,7 @@ struct PassInfo {
   const char* name;     // `remove-dead-nodes`
   const char* summary;  // one line
   PassFn run;
-  bool exact;                 // keeps eager's bits, see docs/reference/differences.md
+  bool exact;                 // changes no bit of any result; others need Rounding::fast
   bool on_by_default = true;  // TANDEM_PASSES switches it
 };
 

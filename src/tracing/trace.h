@@ -18,8 +18,8 @@ namespace tandem::tracing {
 /// One run of the user's function on stand-ins.
 ///
 /// While it lives the thread is in tracing state, so that `signature` and `joint` can read facts
-/// off the functional wrappers and differentiate into the same recording. The data of the real
-/// arguments is never touched.
+/// off the functional wrappers and differentiate into the same recording. Of the real
+/// tensors only `equal` reads the data; nothing writes it.
 class Trace {
  public:
   Trace(const detail::Flat& arguments, InputOptions options,

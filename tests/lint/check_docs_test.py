@@ -222,7 +222,9 @@ class Lists(Case):
     def test_quotes(self):
         files = {"tests/golden/a.tdm": "graph g() {\n  return\n}\n# end\n", "README.md": "[a](docs/a.md)"}
         for block in ("graph g() {\n  return\n}\n", "graph g() {\n...\n# end\n"):
-            self.assert_fine({**files, "docs/a.md": f"<!-- from: tests/golden/a.tdm -->\n```\n{block}```\n"})
+            page = f"<!-- from: tests/golden/a.tdm -->\n```\n{block}```\n"
+            for indent in ("", "   "):
+                self.assert_fine({**files, "docs/a.md": "".join(indent + line for line in page.splitlines(True))})
         self.assert_found({**files, "docs/a.md": "<!-- from: tests/golden/a.tdm -->\n```\ngraph h() {\n```\n"}, "has no such lines")
 
 

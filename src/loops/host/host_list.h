@@ -77,8 +77,8 @@ struct Step {
   std::vector<Slot> released{};  // nobody reads them afterwards
 };
 
-/// A graph as the list of what a call does, one step after the other. Immutable; a run keeps its
-/// state in a state.
+/// A graph as the list of what a call does, one step after the other. Immutable: what a run
+/// changes is in its RunState.
 struct HostList {
   std::string name{};
   std::vector<Kernel> kernels{};  // different ones

@@ -54,9 +54,9 @@ class Guards {
   /// The same question, answered with words: nothing, or which guard failed with both values.
   std::optional<std::string> mismatch(const libtorch::ThreadState& thread,
                                       const detail::Flat& arguments) const;
-  /// The program has let go of a lifted tensor: its closure must refer to another one by now, and
-  /// no call can ever be served again. Not every such case is seen: graphs of earlier calls count
-  /// as owners, too.
+  /// No call can ever be served again. Ops were marked as effectful since, or the program has let
+  /// go of a lifted tensor: its closure must refer to another one by now. Not every such case is
+  /// seen: graphs of earlier calls count as owners, too.
   bool is_stale() const;
   /// In checking order.
   std::vector<std::string> texts() const;
