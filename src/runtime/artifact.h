@@ -28,7 +28,8 @@ struct Kernels {
   ir::Bytes stored{};  // what Executable::save() said
 };
 
-/// The backward for one set of defined tangents, in one state of autocast.
+/// The backward for one set of defined tangents. Those of an artifact are without autocast; what a
+/// BackwardCompiler gives may have been recorded again for a state of it.
 struct Backward {
   std::vector<bool> defined;            // one per tangent of the signature
   std::optional<ir::Graph> graph{};     // what was lowered; none: the whole backward as it is

@@ -69,10 +69,17 @@ void save(Kernels& kernels) {
   if (kernels.ready) kernels.stored.data = kernels.ready->save();
 }
 
+template <class List>
+bool is_in(int64_t index, const List& list) {
+  return index >= 0 && static_cast<size_t>(index) < list.size();
+}
+
+template <class List>
+bool all_in(const std::vector<int64_t>& indices, const List& list) {
+  return std::ranges::all_of(indices, [&](int64_t index) { return is_in(index, list); });
+}
+
 bool can_keep(const Split& split, int64_t index) {
-  const auto is_in = [](int64_t i, const auto& list) {
-    return i >= 0 && static_cast<size_t>(i) < list.size();
-  };
   if (!is_in(index, split.saved)) return false;
   const Saved::How& how = split.saved[static_cast<size_t>(index)].how;
   switch (how.as) {
@@ -88,6 +95,27 @@ bool can_keep(const Split& split, int64_t index) {
     default:
       return is_in(how.of, split.signature.inputs);
   }
+}
+
+/// The rows of guards that refer to others by position.
+bool rows_fit(const GuardRows& guards, const ir::Signature& signature) {
+  const auto none_or = [](size_t found, size_t expected) {
+    return found == 0 || found == expected;
+  };
+  return all_in(guards.first_same, guards.arguments) &&
+         all_in(guards.closed_over, guards.arguments) &&
+         none_or(guards.lifted_offsets.size(), guards.lifted.size()) &&
+         none_or(guards.argument_offsets.size(), guards.arguments.size()) &&
+         std::ranges::all_of(guards.shared_storage,
+                             [&](const std::vector<int64_t>& group) {
+                               return !group.empty() && all_in(group, guards.lifted);
+                             }) &&
+         std::ranges::all_of(guards.groups, [&](const GroupRow& group) {
+           return !group.members.empty() &&
+                  std::ranges::all_of(group.members, [&](const GroupRow::Member& member) {
+                    return is_in(member.input, signature.inputs);
+                  });
+         });
 }
 
 /// What indexes one list by another must fit, whoever wrote the bytes.
@@ -106,10 +134,9 @@ void check(const Artifact& artifact) {
               guards.names.size() == guards.arguments.size() &&
               guards.first_same.size() == guards.arguments.size() &&
               guards.groups.size() == signature.groups.size() &&
-              artifact.backwards.empty() != signature.training;
+              artifact.backwards.empty() != signature.training && rows_fit(guards, signature);
   for (size_t i = lifted; i < signature.inputs.size() && fits; ++i) {
-    const int64_t argument = signature.inputs[i].role.index;
-    fits = argument >= 0 && static_cast<size_t>(argument) < guards.arguments.size();
+    fits = is_in(signature.inputs[i].role.index, guards.arguments);
   }
   for (const Backward& backward : artifact.backwards) {
     fits = fits && backward.defined.size() == signature.tangents.size() &&
