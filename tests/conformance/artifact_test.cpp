@@ -136,6 +136,26 @@ bool write(const Item& item, const std::filesystem::path& file) {
   return true;
 }
 
+/// Nobody shall take for loaded what was compiled again.
+class LoadingBackend final : public Backend {
+ public:
+  explicit LoadingBackend(std::shared_ptr<Backend> inner) : inner_(std::move(inner)) {}
+  std::string_view name() const override { return inner_->name(); }
+  std::unique_ptr<Executable> compile(const ir::Graph& graph,
+                                      const CompileContext& context) override {
+    // This one stores nothing.
+    if (name() != "eager") ADD_FAILURE() << graph.name() << " was compiled, not loaded";
+    return inner_->compile(graph, context);
+  }
+  std::unique_ptr<Executable> load(std::string_view stored, const ir::Graph& graph,
+                                   const CompileContext& context) override {
+    return inner_->load(stored, graph, context);
+  }
+
+ private:
+  const std::shared_ptr<Backend> inner_;
+};
+
 std::shared_ptr<const runtime::EntryState> load(const std::filesystem::path& file,
                                                 const Inputs& inputs) {
   runtime::Artifact artifact = runtime::read_artifact(read_file(file.string() + ".entry"));
@@ -146,6 +166,7 @@ std::shared_ptr<const runtime::EntryState> load(const std::filesystem::path& fil
   bindings.generators = inputs.generators;
   for (const int64_t argument : artifact.guards.closed_over)
     bindings.watched.closed_over.push_back(inputs.arguments.at(static_cast<size_t>(argument)));
+  bindings.backend = std::make_shared<LoadingBackend>(tandem::backend(artifact.backend));
   bindings.compiler = pipeline::make_backward_compiler(tandem::backend(artifact.backend));
   return runtime::bind(std::move(artifact), std::move(bindings));
 }
@@ -331,6 +352,51 @@ TEST_F(Stored, ClosedOverTensorsAreGivenAndMustFit) {
   runtime::call(entry, detail::flatten(x_)).tensors[0].sum().backward();
   EXPECT_TRUE(at::equal(x_.grad(), other));
   EXPECT_TRUE(at::equal(other.grad(), x_));
+}
+
+TEST_F(Stored, ModulesAreGivenAgainAndMustBeBuiltAlike) {
+  const auto net = std::make_shared<torch::nn::LinearImpl>(3, 3);
+  Options options;
+  options.modules = {net};
+  const runtime::Artifact artifact =
+      store([=](const at::Tensor& x) { return x * net->weight; }, options);
+  EXPECT_EQ(error_of([&] { runtime::bind(artifact, {.lifted = {net->weight}}); }),
+            "bind: the entry was compiled with 1 modules, sub-modules included, got 0\n  remedy: "
+            "pass the modules that Options::modules named, in that order");
+  runtime::Bindings bindings{.lifted = {net->weight}};
+  bindings.watched.modules = {std::make_shared<torch::nn::DropoutImpl>()};
+  EXPECT_EQ(error_of([&] { runtime::bind(artifact, bindings); }),
+            "bind: the module has 0 parameters, 0 buffers and 0 sub-modules; the entry was "
+            "compiled with the module of 2, 0 and 0\n  remedy: pass modules that are built as "
+            "those were");
+  const auto other = std::make_shared<torch::nn::LinearImpl>(3, 3);
+  bindings.lifted = {other->weight};
+  bindings.watched.modules = {other};
+  const auto entry = runtime::bind(artifact, bindings);
+  const libtorch::ThreadState thread = libtorch::ThreadState::now();
+  EXPECT_TRUE(entry->guards().hold(thread, detail::flatten(x_)));
+  other->eval();
+  EXPECT_EQ(entry->guards().mismatch(thread, detail::flatten(x_)).value_or(""),
+            "the module is in eval mode, compiled in training mode");
+}
+
+TEST_F(Stored, WatchedVariablesAreGivenAgain) {
+  const at::Tensor weight = torch::ones({3}), other = torch::full({3}, 2.0);
+  Options options;
+  options.closes_over = {&weight};
+  const runtime::Artifact artifact =
+      store([&](const at::Tensor& x) { return x * weight; }, options);
+  runtime::Bindings bindings{.lifted = {other}};
+  EXPECT_EQ(error_of([&] { runtime::bind(artifact, bindings); }),
+            "bind: the entry watches 1 variables of the program that compiled it (closes_over), "
+            "got 0\n  remedy: pass as many, in the same order");
+  at::Tensor variable = other;
+  bindings.watched.closes_over = {&variable};
+  const auto entry = runtime::bind(artifact, bindings);
+  const libtorch::ThreadState thread = libtorch::ThreadState::now();
+  EXPECT_TRUE(entry->guards().hold(thread, detail::flatten(x_)));
+  variable = weight;
+  EXPECT_FALSE(entry->guards().hold(thread, detail::flatten(x_)));
 }
 
 TEST_F(Stored, NamedGeneratorsAreGivenAgain) {
