@@ -1,9 +1,9 @@
 #include "loops/host/host_list.h"
 
 #include "base/error.h"
-#include "loops/fusion/build_kernel.h"
 #include "loops/fusion/step_order.h"
 #include "loops/host/memory_plan.h"
+#include "loops/kernels/build_kernel.h"
 #include "ops/memory/memory_roots.h"
 #include "ops/op_table.h"
 #include "shapes/reach.h"

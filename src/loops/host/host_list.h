@@ -1,6 +1,6 @@
 #pragma once
 
-#include "loops/fusion/extract_group.h"
+#include "loops/kernels/extract_group.h"
 #include "loops/ir/kernel_compiler.h"
 #include "loops/ir/loop_ir.h"
 #include "ops/boxed_call.h"
