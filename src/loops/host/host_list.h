@@ -1,8 +1,8 @@
 #pragma once
 
-#include "loops/kernels/extract_group.h"
 #include "loops/ir/kernel_compiler.h"
 #include "loops/ir/loop_ir.h"
+#include "loops/kernels/extract_group.h"
 #include "ops/boxed_call.h"
 #include "tandem/backend.h"
 
