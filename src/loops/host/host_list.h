@@ -101,6 +101,10 @@ struct HostList {
 HostList make_host_list(const ir::Graph& graph, const CompileContext& context,
                         KernelCompiler& compiler, Backend& judge);
 
+/// The device of the arena: where the first kernel writes. Kernels on another device of the target
+/// get new memory in every run.
+c10::Device arena_device(const HostList& list, const Target& target);
+
 /// From the first element to the last one.
 int64_t tensor_bytes(const ir::TensorType& type);
 
