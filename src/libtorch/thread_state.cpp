@@ -112,4 +112,13 @@ void ThreadState::apply() const {
   at::autocast::set_autocast_cache_enabled(autocast_cache);
 }
 
+uint64_t metadata_switches() {
+  const at::Context& context = at::globalContext();
+  uint64_t word = static_cast<uint64_t>(c10::get_default_dtype_as_scalartype());
+  word = word << 1 | static_cast<uint64_t>(context.userEnabledMkldnn());
+  word = word << 1 | static_cast<uint64_t>(context.deterministicAlgorithms());
+  word = word << 1 | static_cast<uint64_t>(c10::GradMode::is_enabled());
+  return word << 32 | static_cast<uint64_t>(at::get_num_threads());
+}
+
 }  // namespace tandem::libtorch

@@ -94,6 +94,10 @@ constexpr auto fields(const ThreadState*) {
                     Switch{"threads", &F::threads, "number of threads"});
 }
 
+/// Those that the metadata of an op's results can depend on, packed into one word: asked for at
+/// every recorded call.
+uint64_t metadata_switches();
+
 /// Puts the thread into another grad mode and autocast for a scope.
 class ThreadStateScope {
  public:

@@ -1,7 +1,7 @@
 #include "pipeline/lower.h"
 
 #include "ops/own/write_in_backward.h"
-#include "partition/drop_tangents.h"
+#include "partition/tangents/drop_tangents.h"
 
 #include <algorithm>
 

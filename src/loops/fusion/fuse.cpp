@@ -433,9 +433,7 @@ class Fuser {
     for (KernelGroup& group : plan_.groups) {
       if (group.members.size() != 1) continue;
       const Member& only = group.members.front();
-      const ir::Node& node = graph_.node(only.node);
-      const bool copy = node.op().operator_name().name == "aten::clone";
-      if (only.rule->kind != RuleKind::Move && !copy) continue;
+      if (only.rule->pays_alone) continue;
       plan_.group_of[static_cast<size_t>(only.node)] = -1;
       group.members.clear();
     }

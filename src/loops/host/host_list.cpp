@@ -1,9 +1,9 @@
 #include "loops/host/host_list.h"
 
 #include "base/error.h"
-#include "loops/fusion/build_kernel.h"
 #include "loops/fusion/step_order.h"
 #include "loops/host/memory_plan.h"
+#include "loops/kernels/build_kernel.h"
 #include "ops/memory/memory_roots.h"
 #include "ops/op_table.h"
 #include "shapes/reach.h"
@@ -259,7 +259,9 @@ class Lowering {
     std::vector<size_t> tensors;
     for (size_t i = 0; i < list_.tensors.size(); ++i) {
       const OutputTensor& tensor = list_.tensors[i];
-      if (leaving.contains(static_cast<ir::ValueId>(tensor.slot))) continue;
+      if (leaving.contains(static_cast<ir::ValueId>(tensor.slot)) ||
+          tensor.type->device != arena_device(list_, target()))
+        continue;
       const auto& [begin, end] = life[static_cast<size_t>(tensor.slot)];
       needs.push_back({tensor_bytes(*tensor.type), begin, end});
       tensors.push_back(i);
@@ -303,6 +305,10 @@ class Lowering {
 };
 
 }  // namespace
+
+c10::Device arena_device(const HostList& list, const Target& target) {
+  return list.tensors.empty() ? c10::Device(target.device_type) : list.tensors.front().type->device;
+}
 
 int64_t tensor_bytes(const ir::TensorType& type) {
   return shapes::reach(type.static_sizes(), type.static_strides()) *

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "loops/fusion/extract_group.h"
 #include "loops/ir/kernel_compiler.h"
 #include "loops/ir/loop_ir.h"
+#include "loops/kernels/extract_group.h"
 #include "ops/boxed_call.h"
 #include "tandem/backend.h"
 
@@ -100,6 +100,10 @@ struct HostList {
 /// Sizes must be constant.
 HostList make_host_list(const ir::Graph& graph, const CompileContext& context,
                         KernelCompiler& compiler, Backend& judge);
+
+/// The device of the arena: where the first kernel writes. Kernels on another device of the target
+/// get new memory in every run.
+c10::Device arena_device(const HostList& list, const Target& target);
 
 /// From the first element to the last one.
 int64_t tensor_bytes(const ir::TensorType& type);

@@ -43,13 +43,14 @@ at::Tensor conforming(at::Tensor tensor, const ir::TypePtr& type) {
 
 }  // namespace
 
-std::shared_ptr<ArenaPool> ArenaPool::of(const Target& target) {
+std::shared_ptr<ArenaPool> ArenaPool::of(const Target& target, c10::Device device) {
+  using Key = std::pair<const Target*, c10::DeviceIndex>;
   static auto* mutex = new std::mutex;
-  static auto* pools = new std::map<const Target*, std::weak_ptr<ArenaPool>>;
+  static auto* pools = new std::map<Key, std::weak_ptr<ArenaPool>>;
   const std::lock_guard lock(*mutex);
-  std::weak_ptr<ArenaPool>& current = (*pools)[&target];
+  std::weak_ptr<ArenaPool>& current = (*pools)[{&target, device.index()}];
   std::shared_ptr<ArenaPool> pool = current.lock();
-  if (pool == nullptr) current = pool = std::make_shared<ArenaPool>(target);
+  if (pool == nullptr) current = pool = std::make_shared<ArenaPool>(target, device);
   return pool;
 }
 
@@ -71,7 +72,7 @@ ArenaPool::Block ArenaPool::take(size_t bytes) {
     if (fits) return dropped;
   }
   dropped.memory.clear();
-  return {target_.allocate(bytes), bytes};
+  return {target_.allocate(bytes, device_), bytes};
 }
 
 void ArenaPool::give_back(Block block) {
@@ -93,7 +94,8 @@ RunState::RunState(const HostList& list, const Target& target, ArenaPool& arenas
       in_arena_(list.tensors.size()),
       slots_(list.slot_count) {
   if (list.arena_bytes == 0) return;
-  const c10::DispatchKeySet keys = target.empty_strided({0}, {1}, at::kFloat).key_set();
+  const c10::DispatchKeySet keys =
+      target.empty_strided({0}, {1}, at::kFloat, arena_device(list, target)).key_set();
   for (size_t i = 0; i < list.tensors.size(); ++i) {
     const OutputTensor& tensor = list.tensors[i];
     if (tensor.arena_offset < 0) continue;
@@ -133,12 +135,11 @@ std::vector<at::Tensor> RunState::run(std::span<at::Tensor> inputs, Backend& jud
   take_inputs(inputs);
   for (const auto& [slot, constant] : list_.constant_slots)
     slots_[static_cast<size_t>(slot)] = list_.constants[static_cast<size_t>(constant)];
-  const c10::Stream stream = target_.stream();
   for (const Step& step : list_.steps) {
     std::visit(
         [&](const auto& what) {
           if constexpr (std::is_same_v<std::decay_t<decltype(what)>, KernelStep>) {
-            execute(what, stream, judge, check);
+            execute(what, judge, check);
           } else {
             execute(what);
           }
@@ -161,21 +162,23 @@ void RunState::take_inputs(std::span<at::Tensor> inputs) {
   }
 }
 
-void RunState::execute(const KernelStep& step, const c10::Stream& stream, Backend& judge,
-                       const KernelCheck& check) {
+void RunState::execute(const KernelStep& step, Backend& judge, const KernelCheck& check) {
+  c10::Device device(target_.device_type);
   for (int32_t index : step.outputs) {
     const OutputTensor& tensor = list_.tensors[static_cast<size_t>(index)];
+    device = tensor.type->device;
     slots_[static_cast<size_t>(tensor.slot)] =
         tensor.arena_offset >= 0
             ? in_arena_[static_cast<size_t>(index)]
-            : target_.empty_strided(tensor.sizes, tensor.strides, tensor.type->dtype);
+            : target_.empty_strided(tensor.sizes, tensor.strides, tensor.type->dtype, device);
   }
   pointers_.clear();
   for (Slot slot : step.buffers)
     // Not mutable_data_ptr, which would copy what is shared until somebody writes it.
     pointers_.push_back(slot == kNoSlot ? nullptr
                                         : const_cast<void*>(tensor(slot).const_data_ptr()));
-  const bool in_range = list_.compiled[static_cast<size_t>(step.kernel)]->launch(pointers_, stream);
+  const CompiledKernel& kernel = *list_.compiled[static_cast<size_t>(step.kernel)];
+  const bool in_range = kernel.launch(pointers_, target_.stream(device));
   if (in_range && !check) return;
 
   std::vector<at::Tensor> inputs, outputs;

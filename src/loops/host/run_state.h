@@ -17,18 +17,17 @@ namespace tandem::loops {
 using KernelCheck = std::function<void(const KernelStep& step, std::span<const at::Tensor> inputs,
                                        std::span<const at::Tensor> outputs)>;
 
-/// Memory of one kind of device for arenas, shared by all graphs of the process: a backward runs in
-/// the block that its forward left. Blocks are kept, since touching new pages costs more than
-/// computing on them, until the last graph is gone; or not at all, if the device's allocator keeps
-/// them.
+/// Memory of one device for arenas, shared by all graphs of the process: a backward runs in the
+/// block that its forward left. Blocks are kept, since touching new pages costs more than computing
+/// on them, until the last graph is gone; or not at all, if the device's allocator keeps them.
 class ArenaPool {
  public:
-  explicit ArenaPool(const Target& target) : target_(target) {}
+  ArenaPool(const Target& target, c10::Device device) : target_(target), device_(device) {}
   struct Block {
     at::DataPtr memory{};
     size_t bytes = 0;
   };
-  static std::shared_ptr<ArenaPool> of(const Target& target);
+  static std::shared_ptr<ArenaPool> of(const Target& target, c10::Device device);
 
   /// The smallest free block that is large enough; else a new one in place of the largest.
   Block take(size_t bytes);
@@ -38,6 +37,7 @@ class ArenaPool {
 
  private:
   const Target& target_;
+  const c10::Device device_;
   std::mutex mutex_;
   std::vector<Block> free_;
 };
@@ -52,8 +52,7 @@ class RunState {
 
  private:
   void take_inputs(std::span<at::Tensor> inputs);
-  void execute(const KernelStep& step, const c10::Stream& stream, Backend& judge,
-               const KernelCheck& check);
+  void execute(const KernelStep& step, Backend& judge, const KernelCheck& check);
   void execute(const LibraryStep& step);
   void execute(const ViewStepping& step);
   void execute(const EagerStep& step);
@@ -78,7 +77,9 @@ class RunState {
 class RunStates {
  public:
   RunStates(const HostList& list, const Target& target)
-      : list_(list), target_(target), arenas_(ArenaPool::of(target)) {}
+      : list_(list),
+        target_(target),
+        arenas_(ArenaPool::of(target, arena_device(list, target))) {}
   std::unique_ptr<RunState> take();
   void give_back(std::unique_ptr<RunState> state);
   /// Those in use stay.

@@ -300,13 +300,14 @@ Val arange(Emitter& e) {
 /// Computed from the index, or in place of its operand.
 constexpr Rule light_move(std::string_view op, Val (*emit)(Emitter&),
                           bool (*applies)(const Call&)) {
-  return {.op = op, .kind = RuleKind::Move, .emit = emit, .applies = applies};
+  return {.op = op, .kind = RuleKind::Move, .pays_alone = false, .emit = emit, .applies = applies};
 }
 /// Picks few elements of what lies in memory.
 constexpr Rule lookup(std::string_view op, Val (*emit)(Emitter&), bool (*applies)(const Call&),
                       uint32_t memory_operands) {
   return {.op = op,
           .kind = RuleKind::Move,
+          .pays_alone = false,
           .emit = emit,
           .applies = applies,
           .memory_operands = memory_operands};
@@ -317,6 +318,7 @@ constexpr Rule pass(std::string_view op, Val (*emit)(Emitter&), bool (*applies)(
   return {.op = op,
           .kind = RuleKind::Move,
           .weight = Weight::Pass,
+          .pays_alone = false,
           .emit = emit,
           .applies = applies,
           .memory_operands = memory_operands};
@@ -332,6 +334,7 @@ constexpr auto kMoveRules = std::to_array<Rule>({
     {.op = "cat",
      .kind = RuleKind::Move,
      .weight = Weight::Pass,
+     .pays_alone = false,
      .emit = cat,
      .applies = cat_applies,
      .list_in_memory = true},

@@ -233,7 +233,7 @@ Val add_combined(Emitter& e) {
   return b.to(b.binary(LoopOp::Add, e.as(0, dtype), b.binary(op, scaled, e.as(2, dtype))), dtype);
 }
 
-// Its kernels multiply and add in one step, those of 16-bit floats in f32.
+// Where kernels contract, these do so for 16-bit floats, too, in f32.
 Val lerp(Emitter& e) {
   const ScalarType dtype = result_dtype(e);
   BodyBuilder& b = e.body;
@@ -241,9 +241,13 @@ Val lerp(Emitter& e) {
   const Val weight =
       e.call.tensor(2) != nullptr ? e.as(2, dtype) : e.number(*e.call.number(2), from.dtype);
   const Val range = b.binary(LoopOp::Sub, to, from);
-  const Val near = e.body.fma(weight, range, from);
-  const Val far = e.body.fma(b.unary(LoopOp::Neg, range),
-                             b.binary(LoopOp::Sub, e.number(1.0, from.dtype), weight), to);
+  const auto step = [&](Val p, Val q, Val sum) {
+    return e.eager.contracts ? b.fma(p, q, sum)
+                             : b.binary(LoopOp::Add, b.binary(LoopOp::Mul, p, q), sum);
+  };
+  const Val near = step(weight, range, from);
+  const Val far = step(b.unary(LoopOp::Neg, range),
+                       b.binary(LoopOp::Sub, e.number(1.0, from.dtype), weight), to);
   const Val small = b.compare(LoopOp::Lt, b.unary(LoopOp::Abs, weight), e.number(0.5, from.dtype));
   return b.to(b.select(small, near, far), dtype);
 }
@@ -507,7 +511,7 @@ const auto kPointwiseRules = std::to_array<Rule>({
     light("lerp.Tensor", lerp, is_float),
     heavy("tandem::bernoulli_from", bernoulli_from, number_or_tensor_at<2>),
     light("_to_copy", convert),
-    light("clone", convert),
+    {.op = "clone", .pays_alone = false, .emit = convert},
 });
 
 }  // namespace

@@ -79,6 +79,7 @@ struct Rule {
   std::string_view op;  // `add.Tensor`: without `aten::`, but `tandem::bernoulli_from`
   RuleKind kind = RuleKind::Pointwise;
   Weight weight = Weight::Light;
+  bool pays_alone = true;  // if not: in no kernel with other ops it is left to libtorch
   /// The element of the result; of a reduction see below.
   Val (*emit)(Emitter&) = nullptr;
   /// Whether this call can be fused at all; null: always.

@@ -5,17 +5,17 @@
 
 namespace tandem::loops {
 
-at::DataPtr HostTarget::allocate(size_t bytes) const {
+at::DataPtr HostTarget::allocate(size_t bytes, c10::Device) const {
   return c10::GetCPUAllocator()->allocate(bytes);
 }
 
 at::Tensor HostTarget::empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides,
-                                     c10::ScalarType dtype) const {
+                                     c10::ScalarType dtype, c10::Device) const {
   return at::detail::empty_strided_cpu(sizes, strides, dtype);
 }
 
-c10::Stream HostTarget::stream() const {
-  return c10::Stream(c10::Stream::DEFAULT, c10::Device(c10::kCPU));
+c10::Stream HostTarget::stream(c10::Device device) const {
+  return c10::Stream(c10::Stream::DEFAULT, device);
 }
 
 }  // namespace tandem::loops

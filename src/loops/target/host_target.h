@@ -9,10 +9,10 @@ class HostTarget : public Target {
  public:
   HostTarget() : Target(c10::DeviceType::CPU) {}
 
-  at::DataPtr allocate(size_t bytes) const override;
-  at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides,
-                           c10::ScalarType dtype) const override;
-  c10::Stream stream() const override;
+  at::DataPtr allocate(size_t bytes, c10::Device device) const override;
+  at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype,
+                           c10::Device device) const override;
+  c10::Stream stream(c10::Device device) const override;
 };
 
 }  // namespace tandem::loops

@@ -5,6 +5,7 @@
 #include "tandem/ir/type.h"
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 
 #include <cstddef>
@@ -59,12 +60,12 @@ class Target {
     return type.device.type() == device_type && type.layout == c10::kStrided;
   }
 
-  // ---- memory, and the order of work ----
-  virtual at::DataPtr allocate(size_t bytes) const = 0;
+  // ---- memory of one device of this kind, and the order of work there ----
+  virtual at::DataPtr allocate(size_t bytes, c10::Device device) const = 0;
   virtual at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides,
-                                   c10::ScalarType dtype) const = 0;
+                                   c10::ScalarType dtype, c10::Device device) const = 0;
   /// Where the calling thread's work goes.
-  virtual c10::Stream stream() const = 0;
+  virtual c10::Stream stream(c10::Device device) const = 0;
 
   // ---- what libtorch offers there ----
   /// Rows of its own for the ops that are rewritten before a graph is cut.

@@ -2,15 +2,12 @@
 
 #include "base/error.h"
 #include "ir/text/op_names.h"
+#include "libtorch/thread_state.h"
 #include "ops/metadata/kernel_answers.h"
 #include "ops/metadata/meta_tensor.h"
 #include "ops/op_table.h"
 
-#include <ATen/Context.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <c10/core/DefaultDtype.h>
-#include <c10/core/GradMode.h>
 
 #include <bit>
 #include <cstring>
@@ -42,16 +39,6 @@ uint64_t hash_words(const std::vector<uint64_t>& words) {
   uint64_t hash = words.size();
   for (uint64_t word : words) hash = mix(hash, word);
   return hash;
-}
-
-/// What metadata can depend on besides the arguments. A propagator may outlive a change of these.
-uint64_t thread_settings() {
-  const at::Context& context = at::globalContext();
-  uint64_t word = static_cast<uint64_t>(c10::get_default_dtype_as_scalartype());
-  word = word << 1 | static_cast<uint64_t>(context.userEnabledMkldnn());
-  word = word << 1 | static_cast<uint64_t>(context.deterministicAlgorithms());
-  word = word << 1 | static_cast<uint64_t>(c10::GradMode::is_enabled());
-  return word << 32 | static_cast<uint64_t>(at::get_num_threads());
 }
 
 /// Writes a call as words, each value after a tag and lists after their length, so that two calls
@@ -210,7 +197,7 @@ const std::vector<MetaResult>& MetadataPropagator::propagate(const c10::Operator
   memo_->key.clear();
   KeyWriter writer(memo_->key, *this, meta_of);
   writer.add_word(reinterpret_cast<uint64_t>(&op.schema()));
-  writer.add_word(thread_settings());
+  writer.add_word(libtorch::metadata_switches());
   bool has_key = true;
   for (const c10::IValue& arg : args) has_key = has_key && writer.add(arg);
   uint64_t hash = has_key ? hash_words(memo_->key) : 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partition/tangent_use.h"
+#include "partition/tangents/tangent_use.h"
 #include "runtime/artifact.h"
 #include "runtime/backward/backward_compiler.h"
 

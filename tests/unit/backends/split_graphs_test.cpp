@@ -1,6 +1,6 @@
 // What the partition makes, run: forward and backward together give autograd's results.
 
-#include "partition/drop_tangents.h"
+#include "partition/tangents/drop_tangents.h"
 #include "tandem/backend.h"
 #include "tandem/ir/text.h"
 #include "tandem/options.h"

@@ -73,7 +73,8 @@ bool run(const char* text, std::vector<Tensor> buffers) {
   for (const Tensor& buffer : buffers)
     pointers.push_back(buffer.defined() ? buffer.data_ptr() : nullptr);
   const auto compiler = make_reference_compiler();
-  return compiler->compile(kernels)[0].kernel->launch(pointers, compiler->target().stream());
+  const c10::Stream stream = compiler->target().stream(at::kCPU);
+  return compiler->compile(kernels)[0].kernel->launch(pointers, stream);
 }
 
 TEST(LoopIr, TextReadsBack) {

@@ -1,4 +1,4 @@
-#include "partition/drop_tangents.h"
+#include "partition/tangents/drop_tangents.h"
 
 #include "support/graph_text.h"
 #include "tandem/ir/text.h"

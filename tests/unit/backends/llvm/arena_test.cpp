@@ -13,7 +13,7 @@ namespace {
 
 TEST(ArenaPool, ABlockServesWhoeverNeedsNoMore) {
   const HostTarget host;
-  ArenaPool pool(host);
+  ArenaPool pool(host, at::kCPU);
   ArenaPool::Block first = pool.take(1000);
   const void* memory = first.memory.get();
   pool.give_back(std::move(first));
@@ -30,17 +30,18 @@ TEST(ArenaPool, ABlockServesWhoeverNeedsNoMore) {
 
 TEST(ArenaPool, ALargerBlockTakesThePlaceOfASmallerOne) {
   const HostTarget host;
-  ArenaPool pool(host);
+  ArenaPool pool(host, at::kCPU);
   pool.give_back(pool.take(1000));
   pool.give_back(pool.take(4000));
   EXPECT_EQ(pool.take(1000).bytes, 4000U);  // the first one is gone
 }
 
-TEST(ArenaPool, GraphsOfOneTargetShareTheirBlocks) {
+TEST(ArenaPool, GraphsOnOneDeviceShareTheirBlocks) {
   const HostTarget host, other;
-  const std::shared_ptr<ArenaPool> pool = ArenaPool::of(host);
-  EXPECT_EQ(ArenaPool::of(host), pool);
-  EXPECT_NE(ArenaPool::of(other), pool);
+  const std::shared_ptr<ArenaPool> pool = ArenaPool::of(host, at::kCPU);
+  EXPECT_EQ(ArenaPool::of(host, at::kCPU), pool);
+  EXPECT_NE(ArenaPool::of(other, at::kCPU), pool);
+  EXPECT_NE(ArenaPool::of(host, at::Device(at::kCPU, 0)), pool);
   pool->clear();
 }
 
@@ -48,7 +49,7 @@ TEST(ArenaPool, GraphsOfOneTargetShareTheirBlocks) {
 TEST(ArenaPool, KeepsNothingThatTheAllocatorKeeps) {
   HostTarget host;
   host.keeps_arenas = false;
-  ArenaPool pool(host);
+  ArenaPool pool(host, at::kCPU);
   pool.give_back(pool.take(1000));
   EXPECT_EQ(pool.take(400).bytes, 400U);
 }

@@ -1,4 +1,4 @@
-#include "partition/tangent_use.h"
+#include "partition/tangents/tangent_use.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "partition/drop_tangents.h"
+#include "partition/tangents/drop_tangents.h"
 
 #include "base/error.h"
 #include "ops/op_table.h"

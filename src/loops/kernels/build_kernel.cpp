@@ -1,7 +1,7 @@
-#include "loops/fusion/build_kernel.h"
+#include "loops/kernels/build_kernel.h"
 
 #include "base/error.h"
-#include "loops/fusion/loop_order.h"
+#include "loops/kernels/loop_order.h"
 #include "shapes/reach.h"
 
 #include <algorithm>

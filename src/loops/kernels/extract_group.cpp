@@ -1,4 +1,4 @@
-#include "loops/fusion/extract_group.h"
+#include "loops/kernels/extract_group.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 

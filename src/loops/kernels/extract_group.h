@@ -1,7 +1,7 @@
 #pragma once
 
-#include "loops/fusion/build_kernel.h"
 #include "loops/fusion/fuse.h"
+#include "loops/kernels/build_kernel.h"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "loops/fusion/loop_order.h"
+#include "loops/kernels/loop_order.h"
 
 #include <algorithm>
 #include <cstdlib>
