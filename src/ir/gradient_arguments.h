@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <iterator>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -34,15 +35,26 @@ std::vector<T> pack(GradientArguments<T> named) {
   return all;
 }
 
-/// Where the arguments of each name are in the list; `sizes`: how many there are, in the order of
-/// `lists()`.
-inline GradientArguments<size_t> unpack(const std::array<size_t, 5>& sizes) {
-  GradientArguments<size_t> positions;
+/// How many the list has of each name.
+struct GradientArgumentCounts {
+  size_t arguments = 0, replaced = 0, histories = 0, states = 0, tangents = 0;
+};
+
+/// Where the arguments of each name are in the list.
+inline GradientArguments<size_t> unpack(const GradientArgumentCounts& counts) {
   size_t next = 0;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    for (size_t k = 0; k < sizes[i]; ++k) positions.lists()[i]->push_back(next++);
-  }
-  return positions;
+  const auto take = [&](size_t count) {
+    std::vector<size_t> positions(count);
+    std::iota(positions.begin(), positions.end(), next);
+    next += count;
+    return positions;
+  };
+  // Initialisers run in this order, which is that of the list.
+  return {.arguments = take(counts.arguments),
+          .replaced = take(counts.replaced),
+          .histories = take(counts.histories),
+          .states = take(counts.states),
+          .tangents = take(counts.tangents)};
 }
 
 }  // namespace tandem::ir

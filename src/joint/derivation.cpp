@@ -148,8 +148,11 @@ std::vector<int64_t> targets_of_gradients(const std::vector<const Target*>& want
 }  // namespace
 
 ir::GradientArguments<size_t> Derivation::positions() const {
-  return ir::unpack({arguments, replaced.size(), histories.size(), generators.size(),
-                     static_cast<size_t>(std::ranges::count(defined, true))});
+  return ir::unpack({.arguments = arguments,
+                     .replaced = replaced.size(),
+                     .histories = histories.size(),
+                     .states = generators.size(),
+                     .tangents = static_cast<size_t>(std::ranges::count(defined, true))});
 }
 
 std::vector<at::Tensor> record_gradients(tracing::Trace& trace, const signature::Reading& reading,

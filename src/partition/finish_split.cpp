@@ -72,7 +72,8 @@ class Finisher {
       saved.how = {As::Value};
       return;
     }
-    saved.how = keeping_.how(output.value).value_or(Saved::How{As::Copy});
+    // The forward returns it for the backward to read: there is an answer.
+    saved.how = *keeping_.how(output.value);
     if (saved.how.as != As::Copy) return;
     const ir::TypePtr& type = graph_.value(output.value).tensor_type();
     saved.bytes = type->is_static() ? type->bytes() : 0;
@@ -89,6 +90,7 @@ class Finisher {
     if (output.role.role == ir::Role::Saved) {
       const Saved& saved = saved_of(output);
       const bool is_returned = saved.how.as == As::Result || saved.how.as == As::Base;
+      // In a split that is finished it is a copy by now, which nobody else can see.
       if (saved.how.as == As::Copy && keeping_.is_visible(output.value)) {
         output.value = add_clone(output.value, saved.name);
       } else if (is_returned && graph_.value(keeping_.memory(output.value)).is_input()) {

@@ -28,6 +28,37 @@ bool is_dense(const ir::TensorType& type) {
   return true;
 }
 
+bool is_changed(const ir::InputFacts& facts) {
+  return facts.data_written || facts.history_changed || facts.metadata_changed ||
+         facts.storage != ir::StorageChange::None ||
+         facts.requires_grad != facts.requires_grad_after;
+}
+
+bool is_only_reshaped(const ir::InputFacts& facts) {
+  return facts.metadata_changed && !facts.data_written && facts.storage == ir::StorageChange::None;
+}
+
+/// Not so in a function of gradients, which drops what the function under it does to its inputs.
+bool is_changed(const ir::Signature& signature, const ir::GroupFacts& group) {
+  return group.history_changed || std::ranges::any_of(group.members, [&](int64_t member) {
+           return is_changed(signature.inputs[static_cast<size_t>(member)]);
+         });
+}
+
+KeptPrimal::As how_as_found(const ir::Signature& signature, size_t input, bool is_read) {
+  using enum KeptPrimal::As;
+  const ir::InputFacts& facts = signature.inputs[input];
+  if (facts.group >= 0) {
+    // Read or not: how the members lie in their memory decides what the function does.
+    const ir::GroupFacts& group = signature.groups[static_cast<size_t>(facts.group)];
+    return is_changed(signature, group) ? InGroup : Held;
+  }
+  if (is_only_reshaped(facts)) return Reshaped;
+  if (is_changed(facts)) return is_read ? Copied : Unread;
+  if (input < static_cast<size_t>(signature.lifted_count)) return Lifted;
+  return is_read || facts.history_only ? Held : Unread;
+}
+
 }  // namespace
 
 Keeping::Keeping(const ir::Graph& graph, const ir::Signature& signature)
@@ -135,6 +166,17 @@ Saved::How Keeping::how_in_memory_of_call(ir::ValueId value) const {
   const bool is_constant = graph_.node(producer).kind() == ir::NodeKind::Constant;
   return handed_out == owner_.end() || is_constant ? Saved::How{Saved::As::Value}
                                                    : handed_out->second;
+}
+
+std::vector<KeptPrimal> kept_primals(const ir::Graph& joint, const ir::Signature& signature) {
+  const std::vector<bool> read = ops::read_by_gradients(joint, ops::Draws::Count);
+  std::vector<KeptPrimal> kept;
+  for (size_t i = 0; i < signature.inputs.size(); ++i) {
+    const ir::InputFacts& facts = signature.inputs[i];
+    const bool is_read = read[i] || (facts.read_by_gradients && facts.requires_grad);
+    kept.push_back({how_as_found(signature, i, is_read), is_read});
+  }
+  return kept;
 }
 
 }  // namespace tandem::partition

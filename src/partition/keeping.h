@@ -63,4 +63,21 @@ class Keeping {
   std::unordered_map<ir::ValueId, Saved::How> returned_;      // value -> result or base
 };
 
+/// How a call keeps an input as it found it, for gradients that are differentiated in turn.
+struct KeptPrimal {
+  enum class As : uint8_t {
+    Unread,    // no gradient depends on it: a tensor of the same kind will do
+    Held,      // an argument that the call does not write
+    Lifted,    // a closed-over tensor that the call does not write: the entry owns it
+    Copied,    // the call writes it
+    Reshaped,  // the call changes its sizes or strides and leaves the data alone
+    InGroup,   // a view of memory that the call writes through some input: a copy of that
+  };
+  As as = As::Unread;
+  bool is_read = false;  // some gradient depends on it
+};
+
+/// Decides that, one per input. For a call whose gradients nobody differentiates none of it counts.
+std::vector<KeptPrimal> kept_primals(const ir::Graph& joint, const ir::Signature& signature);
+
 }  // namespace tandem::partition

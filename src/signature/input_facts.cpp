@@ -71,7 +71,7 @@ ir::InputFacts input_facts(const tracing::Trace& trace, const StandIn& stand_in)
   facts.data_written = wrapper->has_data_mutation();
   facts.requires_grad_after = tensor.requires_grad();
   facts.is_leaf_after = tensor.is_leaf();
-  facts.history_changed = history_changed(tensor, tracing::last_history(stand_in));
+  facts.history_changed = history_changed(tensor, tracing::unwritten_history(stand_in));
   facts.histories = histories_of(stand_in) + facts.history_changed;
   switch (facts.storage) {
     case ir::StorageChange::Replaced:

@@ -130,7 +130,7 @@ void differentiate_what_does_not_raise(tracing::Recording& recording, ir::NodeId
 
 bool wants_gradient(const tracing::StandIn& stand_in) {
   return stand_in.requires_grad && stand_in.duplicate_of < 0 &&
-         tracing::last_history(stand_in).is_valid();
+         tracing::unwritten_history(stand_in).is_valid();
 }
 
 Gradients differentiate(tracing::Recording& recording, const Differentiation& task) {

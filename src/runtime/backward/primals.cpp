@@ -19,27 +19,6 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-bool is_switched(const ir::InputFacts& facts) {
-  return facts.requires_grad != facts.requires_grad_after;
-}
-
-bool is_changed(const ir::InputFacts& facts) {
-  return facts.data_written || facts.history_changed || facts.metadata_changed ||
-         facts.storage != ir::StorageChange::None || is_switched(facts);
-}
-
-bool is_only_reshaped(const ir::InputFacts& facts) {
-  return facts.metadata_changed && !facts.data_written && facts.storage == ir::StorageChange::None;
-}
-
-/// Not so in a function of gradients, which drops what the function under it does to its inputs.
-bool is_written(const ir::Signature& signature, int64_t group) {
-  const ir::GroupFacts& facts = signature.groups[static_cast<size_t>(group)];
-  return facts.history_changed || std::ranges::any_of(facts.members, [&](int64_t member) {
-           return is_changed(signature.inputs[static_cast<size_t>(member)]);
-         });
-}
-
 std::vector<std::optional<at::Generator>> generators_of(const ir::Graph& forward) {
   bool any = false;
   forward.for_each_node([&](const ir::Node& node) {
@@ -180,41 +159,29 @@ void hold(size_t input, const CallPlan& call, int64_t lifted_count, PrimalPlan& 
 }  // namespace
 
 PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const CallPlan& call) {
+  using How = PrimalPlan::How;
   const ir::Signature& signature = split.signature;
-  std::vector<bool> reads = ops::read_by_gradients(joint, ops::Draws::Count);
-  for (size_t i = 0; i < signature.inputs.size(); ++i)
-    reads[i] =
-        reads[i] || (signature.inputs[i].read_by_gradients && signature.inputs[i].requires_grad);
+  const std::vector<partition::KeptPrimal> kept = partition::kept_primals(joint, signature);
   std::vector<bool> saved(signature.inputs.size(), false);
   for (const Saved::How& how : call.saved) {
     if (how.as == Saved::As::Input) saved[static_cast<size_t>(how.of)] = true;
   }
   PrimalPlan plan;
   for (size_t i = 0; i < signature.groups.size(); ++i) {
-    if (is_written(signature, static_cast<int64_t>(i))) plan.groups.push_back(i);
+    const bool is_kept = std::ranges::any_of(signature.groups[i].members, [&](int64_t member) {
+      return kept[static_cast<size_t>(member)].as == How::InGroup;
+    });
+    if (is_kept) plan.groups.push_back(i);
   }
-  for (size_t i = 0; i < signature.inputs.size(); ++i) {
-    const ir::InputFacts& facts = signature.inputs[i];
+  for (size_t i = 0; i < kept.size(); ++i) {
+    const How how = kept[i].as;
     const bool lifted = i < static_cast<size_t>(signature.lifted_count);
-    PrimalPlan::How how = PrimalPlan::How::Unread;
-    if (facts.group >= 0) {
-      // Read or not: how the members lie in their memory decides what the function does.
-      how = is_written(signature, facts.group) ? PrimalPlan::How::InGroup : PrimalPlan::How::Held;
-    } else if (is_only_reshaped(facts)) {
-      how = PrimalPlan::How::Reshaped;
-    } else if (is_changed(facts)) {
-      if (reads[i]) how = PrimalPlan::How::Copied;
-    } else if (lifted) {
-      how = PrimalPlan::How::Lifted;
-    } else if (reads[i] || facts.history_only) {
-      how = PrimalPlan::How::Held;
-    }
     plan.how.push_back(how);
-    if (lifted && how != PrimalPlan::How::Lifted) plan.replaced.push_back(i);
-    if (how == PrimalPlan::How::Copied) plan.copied.push_back(i);
-    if (how == PrimalPlan::How::Reshaped) plan.reshaped.push_back(i);
-    if (how == PrimalPlan::How::Held) hold(i, call, signature.lifted_count, plan);
-    if (how == PrimalPlan::How::Lifted && reads[i] && !saved[i]) plan.watched.push_back(i);
+    if (lifted && how != How::Lifted) plan.replaced.push_back(i);
+    if (how == How::Copied) plan.copied.push_back(i);
+    if (how == How::Reshaped) plan.reshaped.push_back(i);
+    if (how == How::Held) hold(i, call, signature.lifted_count, plan);
+    if (how == How::Lifted && kept[i].is_read && !saved[i]) plan.watched.push_back(i);
   }
   plan.generators = generators_of(split.forward);
   plan.counts_offsets = ops::counts_from_storage_start(joint);
@@ -241,7 +208,7 @@ Snapshot take_snapshot(const PrimalPlan& plan, const ir::Signature& signature,
   snapshot.has_copies = true;
   for (size_t i : plan.copied) {
     const ir::InputFacts& facts = signature.inputs[i];
-    const bool gives_up = facts.is_leaf && facts.requires_grad && is_switched(facts);
+    const bool gives_up = facts.is_leaf && facts.requires_grad && !facts.requires_grad_after;
     snapshot.copies.emplace_back(i, gives_up ? leaf_as_found(inputs[i], snapshot.accumulators)
                                              : copy_as_found(inputs[i], facts.history_changed));
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "partition/keeping.h"
 #include "runtime/call/call_plan.h"
 #include "tandem/stages.h"
 
@@ -16,16 +17,10 @@
 namespace tandem::runtime {
 
 /// What a call has to keep so that its gradients can be differentiated again: of the inputs as the
-/// call found them, those that some gradient depends on, and where the generators stood.
+/// call found them, those that some gradient depends on, as partition has decided, and where the
+/// generators stood.
 struct PrimalPlan {
-  enum class How : uint8_t {
-    Unread,    // no gradient depends on it: a tensor of the same kind will do
-    Held,      // an argument that the call does not write
-    Lifted,    // a closed-over tensor that the call does not write: the entry owns it
-    Copied,    // the call writes it
-    Reshaped,  // the call changes its sizes or strides and leaves the data alone
-    InGroup,   // a view of memory that the call writes through some input
-  };
+  using How = partition::KeptPrimal::As;
   std::vector<How> how;  // one per input
   std::vector<size_t> held, copied, reshaped, groups;
   /// Inputs of kind Held that the saved values hold already.

@@ -173,12 +173,6 @@ bool is_composite(const c10::OperatorHandle& op) {
          !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
 }
 
-bool decompose(BoxedCall& call) {
-  if (ops::info(call.op).marked) return false;
-  call.op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, call.stack);
-  return true;
-}
-
 std::any allow_view(BoxedCall& call) {
   if (call.recording == nullptr || !call.recording->is_writing()) return {};
   const at::Tensor& tensor = call.operand(0).toTensor();
@@ -309,7 +303,7 @@ constexpr Interception kRows[] = {
      .stop = Stop::FirstSight,
      .ops = "ops of other libraries whose only kernel is a body of other ops",
      .fits = is_users_composite,
-     .instead = open_up,
+     .instead = run_body,
      .why = "The body is the user's code: each op in it is lifted by itself."},
 
     {.name = "renew histories of views",
@@ -436,7 +430,7 @@ constexpr Interception kRows[] = {
      .stop = Stop::BeforeRecording,
      .ops = "ops that libtorch makes of others, without a CPU kernel",
      .fits = is_composite,
-     .instead = decompose,
+     .instead = run_body,
      .why = "As eager does. With a CPU kernel beside the body (silu_backward, mish_backward) the "
             "body would round otherwise."},
     {.name = "a view of what is written",

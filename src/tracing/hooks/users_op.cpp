@@ -147,7 +147,7 @@ bool is_users_composite(const c10::OperatorHandle& op) {
   return !is_libtorchs(op) && has_only_a_body(op);
 }
 
-bool open_up(BoxedCall& call) {
+bool run_body(BoxedCall& call) {
   if (ops::info(call.op).marked) return false;
   call.op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, call.stack);
   return true;

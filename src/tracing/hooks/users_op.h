@@ -11,7 +11,7 @@ bool has_only_a_body(const c10::OperatorHandle& op);
 /// The same, of another library.
 bool is_users_composite(const c10::OperatorHandle& op);
 /// Runs the body, unless the op is marked as effectful.
-bool open_up(BoxedCall& call);
+bool run_body(BoxedCall& call);
 /// Records an op that is marked as effectful as one call. An UnsupportedError if autograd would
 /// look into it.
 bool call_whole(BoxedCall& call);

@@ -90,7 +90,7 @@ Group make_group(Recording& recording, std::span<const at::Tensor> members, int6
                                "base" + std::to_string(index), caller_in_inference_mode);
   group.tensor = std::move(base.tensor);
   group.input = base.input;
-  group.edge = last_history(base);
+  group.edge = unwritten_history(base);
   group.requires_grad = base.requires_grad;
   group.is_leaf = base.is_leaf;
   return group;

@@ -92,7 +92,7 @@ void take_autograd_state(StandIn& stand_in, const at::Tensor& real) {
   stand_in.histories = {autograd::impl::gradient_edge(stand_in.tensor)};
 }
 
-autograd::Edge last_history(const StandIn& stand_in) {
+autograd::Edge unwritten_history(const StandIn& stand_in) {
   return stand_in.histories.empty() ? autograd::Edge() : stand_in.histories.back();
 }
 
@@ -105,7 +105,7 @@ void renew_history(StandIn& stand_in) {
   if (!stand_in.renews || version_of(stand_in.tensor) == stand_in.history_version) return;
   stand_in.history_version = version_of(stand_in.tensor);
   // A write that autograd has seen is its history from then on.
-  if (!(autograd::impl::gradient_edge(stand_in.tensor) == last_history(stand_in))) return;
+  if (!(autograd::impl::gradient_edge(stand_in.tensor) == unwritten_history(stand_in))) return;
   enter(stand_in.tensor);
   stand_in.histories.push_back(autograd::impl::gradient_edge(stand_in.tensor));
 }

@@ -47,7 +47,7 @@ StandIn make_stand_in(Recording& recording, const at::Tensor& real, ir::Descript
 /// Mirrors requires_grad and leafness of the real tensor, with a history of the trace's own.
 void take_autograd_state(StandIn& stand_in, const at::Tensor& real);
 /// The history that it has unless a differentiable op has written it; invalid if it needs none.
-torch::autograd::Edge last_history(const StandIn& stand_in);
+torch::autograd::Edge unwritten_history(const StandIn& stand_in);
 /// Whether one of its histories is this node.
 bool is_history_of(const StandIn& stand_in, const torch::autograd::Node* node);
 /// Gives it another history for the reads to come, if it renews and its version has moved.

@@ -15,7 +15,8 @@ TEST(GradientArguments, WhatIsPackedIsFoundAtItsPosition) {
                                              .tangents = {"tangent"}};
   const std::vector<std::string> all = pack(named);
   EXPECT_EQ(all, (std::vector<std::string>{"x", "y", "history", "cpu", "own", "tangent"}));
-  GradientArguments<size_t> positions = unpack({2, 0, 1, 2, 1});
+  GradientArguments<size_t> positions =
+      unpack({.arguments = 2, .replaced = 0, .histories = 1, .states = 2, .tangents = 1});
   EXPECT_EQ(positions.arguments, (std::vector<size_t>{0, 1}));
   EXPECT_TRUE(positions.replaced.empty());
   EXPECT_EQ(all[positions.histories[0]], "history");
