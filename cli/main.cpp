@@ -48,7 +48,7 @@ The two graphs go to stdout; what is saved, what is computed again and why goes 
 
 Examples:
   tandem split joint.tdm --partitioner min_cut_recompute
-  TANDEM_DUMP_DIR=dumps ./train; tandem split dumps/entry0.00-joint.tdm --partitioner min_cut_recompute >/dev/null)";
+  TANDEM_DUMP_DIR=dumps ./train; tandem split dumps/function0.entry0.00-joint.tdm --partitioner min_cut_recompute >/dev/null)";
 
 constexpr const char* kRunFooter = R"(
 Every graph of the file gets inputs of its own: floating tensors from a normal distribution, integers from
@@ -57,7 +57,7 @@ Every graph of the file gets inputs of its own: floating tensors from a normal d
 Examples:
   tandem run step.tdm
   tandem run step.tdm --inputs zeros --backend eager
-  TANDEM_DUMP_DIR=dumps ./train; tandem run dumps/entry0.00-joint.tdm --seed 3)";
+  TANDEM_DUMP_DIR=dumps ./train; tandem run dumps/function0.entry0.00-joint.tdm --seed 3)";
 
 /// A check of CLI11: the complaint, or nothing. Its own one writes the range out to 300 digits.
 std::string whole_number(const std::string& text) {
@@ -70,7 +70,8 @@ std::string whole_number(const std::string& text) {
 class Arguments {
  public:
   Arguments()
-      : app_("Looks at Tandem's graphs: prints, checks, transforms and runs them.", "tandem") {
+      : app_("Looks at Tandem's graphs: prints, checks, transforms, cuts and runs them.",
+             "tandem") {
     app_.require_subcommand(1);
     app_.footer(kAppFooter);
     app_.set_version_flag("--version", [] { return "tandem " + tandem::about().version; });

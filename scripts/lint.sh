@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Layers, documentation links, format, and clang-tidy on the sources changed since main (on main: since
+# Layers, documentation, format, and clang-tidy on the sources changed since main (on main: since
 # the last commit). Usage: lint.sh [--format] [--build-dir DIR]
 #   --format     rewrite badly formatted files and do nothing else
 #   --build-dir  a configured and built clang build folder for clang-tidy; default build/dev

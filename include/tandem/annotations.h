@@ -27,8 +27,8 @@ TANDEM_API void mark_static(const at::Tensor& tensor, int64_t dim);
 
 /// Keeps every call of the op `name` (`mylib::log`; all overloads, or `mylib::log.text`), in order
 /// and number, whether or not its results are read: prints, callbacks, asserts. For the whole
-/// process; what was compiled before is compiled again. A UserError if there is no such op, or if
-/// it returns a view.
+/// process; what was compiled before is compiled again. A UserError if there is no such op, if it
+/// returns a view, if it is an op of libtorch that is recorded as other ops, or inside a trace.
 TANDEM_API void mark_effectful(const std::string& name);
 
 /// From the types of an op's tensor operands to those of its tensor results.

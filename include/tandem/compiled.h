@@ -70,10 +70,11 @@ class Compiled<R(Args...)> {
   /// On the entries that exist.
   std::string report() const { return function().report(); }
 
-  /// Compiles for these arguments now and runs nothing.
+  /// Compiles for these arguments now, unless an entry serves them. Nothing runs on their data.
   void prepare(const Args&... args) const { function().prepare(detail::flatten(args...)); }
   /// Forgets every entry, every remembered failure and what the function closes over.
   void reset() const { function().reset(); }
+  /// Gives back what its entries keep between runs and nobody uses now.
   void release_cached_memory() const { function().release_cached_memory(); }
 
   /// False if the handle is empty.

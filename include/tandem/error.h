@@ -26,8 +26,8 @@ class TANDEM_API UserError : public Error {
   using Error::Error;
 };
 
-/// Legal in eager, not done by Tandem yet. It comes before anything has happened to any argument,
-/// except in a backward with create_graph.
+/// Legal in eager, not done by Tandem yet. It comes before anything has happened to any argument;
+/// what concerns create_graph comes in the backward.
 class TANDEM_API UnsupportedError : public Error {
  public:
   using Error::Error;

@@ -22,7 +22,9 @@ struct PassInfo {
   const char* name;     // `remove-dead-nodes`
   const char* summary;  // one line
   PassFn run;
-  bool exact;                 // changes no bit of any result; others need Rounding::fast
+  // Changes no bit of any result. Others need Rounding::fast, except `decompose`: each row of its
+  // table says for itself.
+  bool exact;
   bool on_by_default = true;  // TANDEM_PASSES switches it
 };
 

@@ -75,8 +75,8 @@ struct Split {
 
 using Partitioner = std::function<Split(const Joint&, const Options&)>;
 
-/// Saves what the recorded backward reads, except that views of inputs are made again from the
-/// input.
+/// Saves what the recorded backward reads. Constants, views of inputs and views of what is saved
+/// anyway are made again.
 TANDEM_API Split default_partition(const Joint& joint, const Options& options);
 /// The cut that keeps the fewest bytes. What the backend computes inside other kernels is computed
 /// again in the backward. Where it fuses nothing each op is a pass over memory, so only views are

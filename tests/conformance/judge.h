@@ -19,9 +19,9 @@ struct ModeResult {
 
 /// Runs the program eagerly and compiled and compares whatever a caller can see, in every mode:
 /// write-back in the graph; a second call on fresh inputs, which must find its entry; a call from
-/// another thread; write-back in the epilogue, twice; cut by min_cut, twice; each pass switched off
-/// in turn. A mode whose option is not built yet is `Later`. If the first mode is refused, the
-/// others are not tried.
+/// another thread; what is left when all is dropped; write-back in the epilogue, twice; gradients
+/// of gradients; cut by min_cut_recompute, twice; each pass left out in turn. A mode whose option
+/// is not built yet is `Later`. If the first mode is refused, the others are not tried.
 std::vector<ModeResult> judge(const MakeProgram& make, const Settings& settings = {});
 
 /// The names of the modes, in the order in which they run.

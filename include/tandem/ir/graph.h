@@ -60,7 +60,7 @@ class TANDEM_API Value {
 enum class NodeKind : uint8_t {
   Op,        // a call of a libtorch operator
   Constant,  // a tensor known at compile time
-  Region,    // a graph inside the graph: checkpoint, later cond and loops
+  Region,    // a graph inside the graph; captures make none yet
 };
 
 /// Which half of a training step a node was recorded in. Data flow does not tell: the backward also
