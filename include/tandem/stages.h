@@ -82,7 +82,8 @@ TANDEM_API Split default_partition(const Joint& joint, const Options& options);
 /// again in the backward. Where it fuses nothing each op is a pass over memory, so only views are
 /// made again: a step is never slower than with default_partition, and never keeps more.
 TANDEM_API Split min_cut(const Joint& joint, const Options& options);
-/// The same, as if the backend fused: fewer bytes for more work.
+/// The same, as if the backend fused whatever is one pass over its operands, where it fuses
+/// nothing: fewer bytes for more work.
 TANDEM_API Split min_cut_recompute(const Joint& joint, const Options& options);
 
 using Boxed = std::function<std::vector<at::Tensor>(std::vector<at::Tensor>)>;

@@ -71,6 +71,11 @@ struct Switch {
 template <class Struct, class T, class... Words>
 Switch(const char*, T Struct::*, Words...) -> Switch<Struct, T>;
 
+constexpr auto fields(const AutocastState*) {
+  using F = AutocastState;
+  return std::tuple(Switch{"cpu", &F::cpu}, Switch{"cuda", &F::cuda},
+                    Switch{"cpu_dtype", &F::cpu_dtype}, Switch{"cuda_dtype", &F::cuda_dtype});
+}
 constexpr auto fields(const ThreadState::DispatchKeys*) {
   using F = ThreadState::DispatchKeys;
   return std::tuple(Switch{"included", &F::included}, Switch{"excluded", &F::excluded});

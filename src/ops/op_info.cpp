@@ -2,6 +2,7 @@
 #include "ops/effect_marks.h"
 #include "ops/op_row.h"
 #include "ops/op_table.h"
+#include "shapes/stable_hash.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -19,6 +20,10 @@ OpInfo make_info(const c10::OperatorHandle& op) {
   const OpRow* row = find_row(op);
   const Fact facts = row ? row->facts : Fact::None;
   OpInfo info;
+  info.name_hash = shapes::StableHash()
+                       .add(op.operator_name().name)
+                       .add(op.operator_name().overload_name)
+                       .value();
 
   for (const c10::Argument& argument : schema.arguments()) {
     if (argument.alias_info() && argument.alias_info()->isWrite()) info.writes_arguments = true;

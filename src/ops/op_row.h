@@ -18,8 +18,8 @@ enum class Fact : uint32_t {
   StaticSize = 1 << 4,    // tagged as dynamic, but the arguments tell; the rule refuses the rest
   NotPointwise = 1 << 5,  // tagged pointwise, and is not
   NeverOnZeros = 1 << 6,  // on zeros it throws, or answers something else than on data
-  CastsInside = 1 << 8,   // its kernel calls ops that autocast casts
-  RegisterMeta = 1 << 7,  // libtorch's functionalization or composites need a Meta kernel: ours
+  CastsInside = 1 << 7,   // its kernel calls ops that autocast casts
+  RegisterMeta = 1 << 8,  // libtorch's functionalization or composites need a Meta kernel: ours
 };
 constexpr Fact operator|(Fact a, Fact b) {
   return static_cast<Fact>(static_cast<uint32_t>(a) | static_cast<uint32_t>(b));

@@ -24,6 +24,7 @@ enum class Work : uint8_t {
 /// Everything Tandem knows about one operator overload. What libtorch's schema and tags hold is
 /// read from there; the table adds what they do not say or say wrongly.
 struct OpInfo {
+  uint64_t name_hash = 0;  // the same in every process
   // from schema and tags
   bool is_view = false;  // a result shares memory with argument 0 (declared, or an undeclared alias
                          // of the table)

@@ -16,7 +16,10 @@ class GraphCompiler : public runtime::BackwardCompiler {
                             const libtorch::AutocastState& autocast) override {
     const ir::Graph& recorded = artifact.split.backward;
     if (!autocast.any()) return lower_backward(artifact, recorded, defined, *backend_);
-    return lower_backward(artifact, tracing::with_autocast(recorded, autocast), defined, *backend_);
+    runtime::Backward backward =
+        lower_backward(artifact, tracing::with_autocast(recorded, autocast), defined, *backend_);
+    backward.autocast = autocast;
+    return backward;
   }
 
   bool knows_function() const override { return false; }
@@ -32,12 +35,11 @@ class GraphCompiler : public runtime::BackwardCompiler {
 class ProgramCompiler final : public GraphCompiler {
  public:
   ProgramCompiler(std::shared_ptr<Backend> backend, std::shared_ptr<const Program> program,
-                  Options options, const libtorch::ThreadState& thread, uint64_t fingerprint)
+                  Options options, const libtorch::ThreadState& thread)
       : GraphCompiler(std::move(backend)),
         program_(std::move(program)),
         options_(std::move(options)),
-        thread_(thread),
-        fingerprint_(fingerprint) {
+        thread_(thread) {
     // The user hears of what his own calls do.
     options_.on_event = nullptr;
     options_.verify_every = 0;
@@ -53,7 +55,7 @@ class ProgramCompiler final : public GraphCompiler {
     auto derived = std::make_shared<Program>(*program_);
     if (!program_->is_derived()) {
       derived->thread = thread_;
-      derived->fingerprint = fingerprint_;
+      derived->fingerprint = entry.artifact().fingerprint;
     }
     joint::Derivation step{.of = entry.signature(),
                            .lifted = entry.lifted(),
@@ -74,7 +76,6 @@ class ProgramCompiler final : public GraphCompiler {
   const std::shared_ptr<const Program> program_;
   Options options_;
   const libtorch::ThreadState thread_;
-  const uint64_t fingerprint_;
 };
 
 }  // namespace
@@ -86,10 +87,10 @@ std::shared_ptr<runtime::BackwardCompiler> make_backward_compiler(
 
 std::shared_ptr<runtime::BackwardCompiler> make_backward_compiler(
     std::shared_ptr<Backend> backend, std::shared_ptr<const Program> program, Options options,
-    const libtorch::ThreadState& thread, uint64_t fingerprint) {
+    const libtorch::ThreadState& thread) {
   if (!options.higher_order) return make_backward_compiler(std::move(backend));
   return std::make_shared<ProgramCompiler>(std::move(backend), std::move(program),
-                                           std::move(options), thread, fingerprint);
+                                           std::move(options), thread);
 }
 
 }  // namespace tandem::pipeline

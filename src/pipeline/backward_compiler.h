@@ -14,9 +14,9 @@ namespace tandem::pipeline {
 std::shared_ptr<runtime::BackwardCompiler> make_backward_compiler(std::shared_ptr<Backend> backend);
 
 /// The same for an entry of this program. Gradients of gradients trace it again, with the switches
-/// of the thread and to the same ops as in the call; not without Options::higher_order.
+/// of the thread at the call; not without Options::higher_order.
 std::shared_ptr<runtime::BackwardCompiler> make_backward_compiler(
     std::shared_ptr<Backend> backend, std::shared_ptr<const Program> program, Options options,
-    const libtorch::ThreadState& thread, uint64_t fingerprint);
+    const libtorch::ThreadState& thread);
 
 }  // namespace tandem::pipeline

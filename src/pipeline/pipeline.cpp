@@ -160,12 +160,12 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
                                       .joint = std::move(captured.joint.graph),
                                       .split = std::move(split),
                                       .guards = guards.rows(),
-                                      .result_constants = std::move(captured.result_constants)},
+                                      .result_constants = std::move(captured.result_constants),
+                                      .fingerprint = captured.run.fingerprint},
                                      *backend, log);
   log.finish();
-  return runtime::bind(
-      std::move(artifact), std::move(guards), std::move(captured.joint.lifted),
-      make_backward_compiler(backend, program, options, thread, captured.run.fingerprint));
+  return runtime::bind(std::move(artifact), std::move(guards), std::move(captured.joint.lifted),
+                       make_backward_compiler(backend, program, options, thread));
 }
 
 }  // namespace tandem::pipeline

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "ops/op_table.h"
 #include "ops/own/exchange_generator_state.h"
+#include "shapes/stable_hash.h"
 #include "signature/read_signature.h"
 
 #include <algorithm>
@@ -17,17 +18,17 @@ detail::Flat own_arguments(const Program& program, const detail::Flat& arguments
 }
 
 uint64_t fingerprint(const ir::Graph& graph, ir::NodeId after) {
-  uint64_t hash = 14695981039346656037U;
+  shapes::StableHash hash;
   bool counts = after == ir::kNoNode;
   graph.for_each_node([&](const ir::Node& node) {
     // Not views: how inputs lie in each other decides which are recorded.
-    if (counts && node.kind() == ir::NodeKind::Op && !ops::info(node.op()).is_view) {
-      const auto op = reinterpret_cast<uintptr_t>(&node.op().schema());
-      hash = (hash ^ op) * 1099511628211U;
+    if (counts && node.kind() == ir::NodeKind::Op) {
+      const ops::OpInfo& info = ops::info(node.op());
+      if (!info.is_view) hash.add(info.name_hash);
     }
     counts = counts || node.id() == after;
   });
-  return hash;
+  return hash.value();
 }
 
 /// Sets the generators to where they stood at a call. Returns where they stand.

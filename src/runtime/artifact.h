@@ -1,6 +1,7 @@
 #pragma once
 
 #include "ir/text/attachments.h"
+#include "libtorch/thread_state.h"
 #include "runtime/guards/guard_rows.h"
 #include "tandem/backend.h"
 #include "tandem/stages.h"
@@ -28,10 +29,10 @@ struct Kernels {
   ir::Bytes stored{};  // what Executable::save() said
 };
 
-/// The backward for one set of defined tangents. Those of an artifact are without autocast; what a
-/// BackwardCompiler gives may have been recorded again for a state of it.
+/// The backward for one set of defined tangents, in one state of autocast.
 struct Backward {
   std::vector<bool> defined;            // one per tangent of the signature
+  libtorch::AutocastState autocast{};   // that it was recorded again for, if that is on
   std::optional<ir::Graph> graph{};     // what was lowered; none: the whole backward as it is
   std::vector<bool> reads{}, writes{};  // which saved values; which it writes and does not read
   Kernels kernels{};
@@ -48,6 +49,9 @@ struct Artifact {
   Split split{};
   GuardRows guards{};
   std::vector<detail::Constant> result_constants{};
+  /// Which ops the run of the function called: gradients of gradients trace it again, and must meet
+  /// the same ones.
+  uint64_t fingerprint = 0;
   Kernels forward{};
   std::vector<Backward> backwards{};  // that of all tangents first; none in an inference entry
 };

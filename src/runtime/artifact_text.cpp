@@ -50,9 +50,9 @@ constexpr auto fields(const AllowedDifferences*) {
 constexpr auto fields(const Kernels*) { return std::tuple(Field{"stored", &Kernels::stored}); }
 constexpr auto fields(const Backward*) {
   using F = Backward;
-  return std::tuple(Field{"defined", &F::defined}, Field{"graph", &F::graph},
-                    Field{"reads", &F::reads}, Field{"writes", &F::writes},
-                    Field{"kernels", &F::kernels});
+  return std::tuple(Field{"defined", &F::defined}, Field{"autocast", &F::autocast},
+                    Field{"graph", &F::graph}, Field{"reads", &F::reads},
+                    Field{"writes", &F::writes}, Field{"kernels", &F::kernels});
 }
 constexpr auto fields(const Artifact*) {
   using F = Artifact;
@@ -60,7 +60,8 @@ constexpr auto fields(const Artifact*) {
                     Field{"backend", &F::backend}, Field{"allowed", &F::allowed},
                     Field{"joint", &F::joint}, Field{"split", &F::split},
                     Field{"guards", &F::guards}, Field{"result_constants", &F::result_constants},
-                    Field{"forward", &F::forward}, Field{"backwards", &F::backwards});
+                    Field{"fingerprint", &F::fingerprint}, Field{"forward", &F::forward},
+                    Field{"backwards", &F::backwards});
 }
 
 namespace {

@@ -24,6 +24,13 @@ EntryState::EntryState(Artifact artifact, Guards guards, std::vector<at::Tensor>
   takes_snapshot_ = primals_.needs_snapshot();
 }
 
+Artifact EntryState::artifact_by_now() const {
+  Artifact artifact = artifact_;
+  if (!backward_) return artifact;
+  for (Backward& further : backward_->further()) artifact.backwards.push_back(std::move(further));
+  return artifact;
+}
+
 }  // namespace tandem::runtime
 
 namespace tandem {

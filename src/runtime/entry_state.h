@@ -29,6 +29,8 @@ class EntryState {
              std::shared_ptr<BackwardCompiler> compiler);
 
   const Artifact& artifact() const { return artifact_; }
+  /// With the backwards that calls have met since: what to store.
+  Artifact artifact_by_now() const;
   const ir::Graph& joint() const { return artifact_.joint; }
   const Split& split() const { return artifact_.split; }
   const ir::Signature& signature() const { return artifact_.split.signature; }

@@ -13,6 +13,7 @@
 #include "support/temporary_folder.h"
 #include "support/wide_run.h"
 
+#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -132,7 +133,7 @@ bool write(const Item& item, const std::filesystem::path& file) {
   }
   std::ofstream(file.string() + ".lifted") << places;
   std::ofstream(file.string() + ".entry", std::ios::binary)
-      << runtime::write_artifact(entry->artifact());
+      << runtime::write_artifact(entry->artifact_by_now());
   return true;
 }
 
@@ -276,7 +277,7 @@ class Stored : public ::testing::Test {
     pipeline::CaptureCounts counts;
     const auto entry = pipeline::compile_entry(std::make_shared<pipeline::Program>(flat),
                                                detail::flatten(x_), options, log, counts);
-    return runtime::read_artifact(bytes_ = runtime::write_artifact(entry->artifact()));
+    return runtime::read_artifact(bytes_ = runtime::write_artifact(entry->artifact_by_now()));
   }
 
   const test::OneThread one_thread_{};
@@ -309,8 +310,8 @@ TEST_F(Stored, WithoutACompilerOnlyTheBackwardsOfTheArtifact) {
   pipeline::CaptureCounts counts;
   const auto compiled = pipeline::compile_entry(std::make_shared<pipeline::Program>(flat),
                                                 detail::flatten(x_), {}, log, counts);
-  const auto entry =
-      runtime::bind(runtime::read_artifact(runtime::write_artifact(compiled->artifact())), {});
+  const auto entry = runtime::bind(
+      runtime::read_artifact(runtime::write_artifact(compiled->artifact_by_now())), {});
   const detail::Flat results = runtime::call(entry, detail::flatten(x_));
   EXPECT_EQ(error_of([&] { torch::autograd::grad({results.tensors[0].sum()}, {x_}, {}, true); }),
             "call: the entry was stored without the backward for these of its results\n  instead: "
@@ -318,6 +319,42 @@ TEST_F(Stored, WithoutACompilerOnlyTheBackwardsOfTheArtifact) {
             "can be compiled");
   const at::Tensor sum = (results.tensors[0] + results.tensors[1]).sum();
   EXPECT_TRUE(at::allclose(torch::autograd::grad({sum}, {x_})[0], x_.exp() + x_.cos()));
+}
+
+/// An entry with two results, of which a call has differentiated the first alone and, in an
+/// autocast region, both: stored and read again, it does so without a compiler.
+TEST_F(Stored, BackwardsThatCallsHaveMetAreStoredToo) {
+  const detail::FlatFunction flat = detail::Typed<Tensors(at::Tensor)>::flat_function(
+      [](const at::Tensor& x) { return Tensors{x.exp(), x.matmul(x.view({3, 1}))}; });
+  pipeline::StageLog log("artifact", {});
+  pipeline::CaptureCounts counts;
+  const auto program = std::make_shared<pipeline::Program>(flat);
+  const auto compiled = pipeline::compile_entry(program, detail::flatten(x_), {}, log, counts);
+  const auto gradients = [&](const std::shared_ptr<const runtime::EntryState>& entry) {
+    const Tensors results = runtime::call(entry, detail::flatten(x_)).tensors;
+    Tensors found = torch::autograd::grad({results[0].sum()}, {x_}, {}, true);
+    const at::Tensor sum = results[0].sum() + results[1].sum();
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    found.push_back(torch::autograd::grad({sum}, {x_})[0]);
+    at::autocast::set_autocast_enabled(at::kCPU, false);
+    at::autocast::clear_cache();
+    return found;
+  };
+  const Tensors expected = gradients(compiled);
+  runtime::Artifact stored =
+      runtime::read_artifact(runtime::write_artifact(compiled->artifact_by_now()));
+  EXPECT_EQ(stored.backwards.size(), compiled->artifact().backwards.size() + 2);
+  const Tensors found = gradients(runtime::bind(std::move(stored), {}));
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(found[i], expected[i]));
+}
+
+TEST_F(Stored, WhichOpsTheFunctionCalledIsTheSameInEveryRun) {
+  const auto fingerprint = [&](const std::function<at::Tensor(const at::Tensor&)>& function) {
+    return store(function).fingerprint;
+  };
+  const auto sine = [](const at::Tensor& x) { return x.sin(); };
+  EXPECT_EQ(fingerprint(sine), fingerprint(sine));
+  EXPECT_NE(fingerprint(sine), fingerprint([](const at::Tensor& x) { return x.cos(); }));
 }
 
 TEST_F(Stored, AGuardOfTheHostMustBeGivenAgain) {

@@ -11,9 +11,7 @@
 
 #include <vector>
 
-namespace tandem {
-
-namespace partition {
+namespace tandem::partition {
 
 Split cut_at_minimum(const Joint& joint, const CanFuse& can_fuse) {
   Split split;
@@ -42,10 +40,4 @@ Split cut_at_minimum(const Joint& joint, const CanFuse& can_fuse) {
   return split;
 }
 
-}  // namespace partition
-
-Split min_cut_recompute(const Joint& joint, const Options&) {
-  return partition::cut_at_minimum(joint, partition::fuses_sweeps);
-}
-
-}  // namespace tandem
+}  // namespace tandem::partition

@@ -22,34 +22,57 @@ bool BackwardKernels::casts(const libtorch::AutocastState& state) const {
 }
 
 const Backward& BackwardKernels::get(const std::vector<bool>& defined) {
-  if (const auto state = libtorch::AutocastState::now(); casts(state)) [[unlikely]]
-    return find(defined, state);
+  libtorch::AutocastState state = libtorch::AutocastState::now();
+  if (!casts(state)) state = {};
   for (const Backward& backward : artifact_.backwards) {
-    if (backward.defined == defined) return backward;
+    if (backward.defined == defined && backward.autocast == state) return backward;
   }
-  return find(defined, {});
+  return find_further(defined, state);
 }
 
-const Backward& BackwardKernels::find(const std::vector<bool>& defined,
-                                      const libtorch::AutocastState& state) {
+std::shared_ptr<const Backward> BackwardKernels::made(const Further& further) const {
   const std::lock_guard lock(mutex_);
-  const auto known = further_.find({state, defined});
-  if (known != further_.end()) return known->second;
+  return further.made;
+}
+
+const Backward& BackwardKernels::find_further(const std::vector<bool>& defined,
+                                              const libtorch::AutocastState& state) {
   if (!compiler_) {
     TANDEM_UNSUPPORTED("call", "the entry was stored without the backward for ",
                        state.any() ? "autocast" : "these of its results",
                        "\n  instead: the backward of all results, without autocast, works",
                        "\n  remedy: load it where graphs can be compiled");
   }
-  return further_.emplace(std::pair(state, defined), compiler_->compile(artifact_, defined, state))
-      .first->second;
+  Further* further = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    further = &further_[{state, defined}];
+    if (further->made) return *further->made;
+  }
+  const std::lock_guard compiling(further->compiling);
+  if (const auto backward = made(*further)) return *backward;
+  auto backward = std::make_shared<const Backward>(compiler_->compile(artifact_, defined, state));
+  const std::lock_guard lock(mutex_);
+  further->made = std::move(backward);
+  return *further->made;
+}
+
+std::vector<Backward> BackwardKernels::further() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Backward> all;
+  for (const auto& [what, further] : further_) {
+    if (further.made) all.push_back(*further.made);
+  }
+  return all;
 }
 
 void BackwardKernels::release_cached_memory() {
   for (const Backward& backward : artifact_.backwards)
     backward.kernels.ready->release_cached_memory();
   const std::lock_guard lock(mutex_);
-  for (auto& [what, backward] : further_) backward.kernels.ready->release_cached_memory();
+  for (const auto& [what, further] : further_) {
+    if (further.made) further.made->kernels.ready->release_cached_memory();
+  }
 }
 
 const partition::TangentUse& BackwardKernels::tangent_use() {

@@ -27,17 +27,25 @@ class BackwardKernels {
 
   /// For a backward in which every tangent is defined, without autocast.
   const Executable& whole() const { return *artifact_.backwards.front().kernels.ready; }
+  /// Those that calls have met since.
+  std::vector<Backward> further() const;
   /// Of all that were compiled.
   void release_cached_memory();
 
  private:
+  struct Further {
+    std::mutex compiling;  // threads that need the same one wait for the first of them
+    std::shared_ptr<const Backward> made;
+  };
   bool casts(const libtorch::AutocastState& state) const;
-  const Backward& find(const std::vector<bool>& defined, const libtorch::AutocastState& state);
+  const Backward& find_further(const std::vector<bool>& defined,
+                               const libtorch::AutocastState& state);
+  std::shared_ptr<const Backward> made(const Further& further) const;
 
   const Artifact& artifact_;
   const std::shared_ptr<BackwardCompiler> compiler_;
-  std::mutex mutex_;
-  std::map<std::pair<libtorch::AutocastState, std::vector<bool>>, Backward> further_;
+  mutable std::mutex mutex_;  // never held while something is compiled
+  std::map<std::pair<libtorch::AutocastState, std::vector<bool>>, Further> further_;
   std::optional<partition::TangentUse> use_;
 };
 
