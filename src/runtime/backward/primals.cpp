@@ -32,7 +32,8 @@ bool is_only_reshaped(const ir::InputFacts& facts) {
   return facts.metadata_changed && !facts.data_written && facts.storage == ir::StorageChange::None;
 }
 
-/// Not so in a function of gradients, which drops what the function under it does to its inputs.
+/// Whether the call changes a group. In a function of gradients it does not: that drops what the
+/// function under it does to its inputs.
 bool is_written(const ir::Signature& signature, int64_t group) {
   const ir::GroupFacts& facts = signature.groups[static_cast<size_t>(group)];
   return facts.history_changed || std::ranges::any_of(facts.members, [&](int64_t member) {
@@ -64,8 +65,8 @@ struct Geometry {
   int64_t offset = 0;
 };
 
-/// Memory of its own in which a tensor lies as another one does in its: ops that count from the
-/// start of the storage must find it.
+/// New memory in which a tensor of this geometry lies at the same offset: ops that count from the
+/// start of the storage must find it there.
 at::Tensor empty_like_in_storage(const Geometry& geometry, const at::TensorOptions& options) {
   int64_t end = geometry.offset + 1;
   for (size_t i = 0; i < geometry.sizes.size(); ++i)
@@ -132,7 +133,8 @@ at::Tensor member_of(const at::Tensor& copy, bool is_root, const at::Tensor& ten
   return member;
 }
 
-/// The same memory, with the sizes and the place in autograd's graph that the tensor has now.
+/// A handle on the same memory, with the sizes and the place in autograd's graph that the tensor
+/// has now.
 at::Tensor handle_as_found(const at::Tensor& tensor) {
   if (tensor.is_view()) {
     at::AutoGradMode grad_mode(true);
@@ -145,7 +147,7 @@ at::Tensor handle_as_found(const at::Tensor& tensor) {
   return handle;
 }
 
-/// Says that a tensor has a history, where none will ever be walked.
+/// A node that only says that a tensor has a history. No backward ever runs it.
 struct NoHistory : autograd::Node {
   autograd::variable_list apply(autograd::variable_list&&) override { return {}; }
 };

@@ -40,7 +40,7 @@ class VectorMath {
   llvm::Value* sqrt(llvm::Value* x);
 
   /// libm's function, one call a lane. `name` is libm's for double ("pow"); floats take its "f"
-  /// form. loader.cpp lists the functions that can be called.
+  /// form. runtime_functions.cpp lists the functions that can be called.
   llvm::Value* call_each_lane(const std::string& name, std::span<llvm::Value* const> operands);
 
   /// One call without operands that differ by lane: a function of one lane's values. Public for the
