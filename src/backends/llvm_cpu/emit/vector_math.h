@@ -50,8 +50,8 @@ class VectorMath {
 
  private:
   struct LogParts {
-    llvm::Value* mantissa_log;  // log of the part in [sqrt(1/2), sqrt(2))
-    llvm::Value* exponent;      // as a float
+    llvm::Value* above_one;  // the mantissa, in [sqrt(1/2), sqrt(2)), less one
+    llvm::Value* exponent;   // as a float
   };
 
   bool is_single(llvm::Value* x) const { return x->getType()->getScalarType()->isFloatTy(); }
