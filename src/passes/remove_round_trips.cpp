@@ -313,7 +313,7 @@ class RoundTripRemover {
     for (size_t i = 0; i < pieces->size(); ++i) {
       const ir::ValueId piece = (*pieces)[i], result = node.results()[i];
       if (result == ir::kNoValue || !(type(piece).tensor->sizes == type(result).tensor->sizes))
-        return;  // cut at other places
+        return;  // split at other places
     }
     // The piece by itself would not show that the whole also depends on the tangents of other
     // pieces.
