@@ -4,6 +4,7 @@
 #include "ops/memory/flat_memory.h"
 #include "ops/op_table.h"
 #include "ops/reads.h"
+#include "shapes/reach.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -68,9 +69,8 @@ struct Geometry {
 /// New memory in which a tensor of this geometry lies at the same offset: ops that count from the
 /// start of the storage must find it there.
 at::Tensor empty_like_in_storage(const Geometry& geometry, const at::TensorOptions& options) {
-  int64_t end = geometry.offset + 1;
-  for (size_t i = 0; i < geometry.sizes.size(); ++i)
-    end += std::max<int64_t>(geometry.sizes[i] - 1, 0) * geometry.strides[i];
+  const int64_t end =
+      geometry.offset + std::max<int64_t>(shapes::reach(geometry.sizes, geometry.strides), 1);
   at::AutoDispatchBelowADInplaceOrView below;
   const at::Tensor memory = at::empty({end}, options);
   return at::empty({0}, options)
