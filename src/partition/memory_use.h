@@ -9,7 +9,7 @@
 
 namespace tandem::partition {
 
-/// Bytes while a graph runs, over the level before its first node.
+/// The memory use of a graph: bytes while it runs, over the level before its first node.
 struct MemoryUse {
   int64_t peak = 0;
   int64_t end = 0;  // after the last node: the results, less inputs that went
