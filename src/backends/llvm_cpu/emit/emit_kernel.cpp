@@ -326,8 +326,7 @@ Value* KernelEmitter::operand(int32_t at, int vector, bool as_vector) {
 }
 
 bool KernelEmitter::in_vector(const Instruction& line) const {
-  return plan_.vector_dim != kNone && (plan_.vector_is_kept || inside_inner_) &&
-         (lanes_differ(line.a) || lanes_differ(line.b) || lanes_differ(line.c));
+  return has_lanes() && (lanes_differ(line.a) || lanes_differ(line.b) || lanes_differ(line.c));
 }
 
 void KernelEmitter::emit_line(size_t at) {
