@@ -38,8 +38,8 @@ class TANDEM_API Executable {
   /// does. Inputs that the context calls releasable may be reset.
   virtual std::vector<at::Tensor> run(std::span<at::Tensor> inputs) = 0;
 
-  /// What it will do, in lines for `report()`: kernels, the ops in each, bytes moved. Empty: as the
-  /// graph says.
+  /// Lines for `report()` about what a run does: kernels, the ops in each, the bytes that they
+  /// move. Empty if the graph itself says it all.
   virtual std::string report() const { return {}; }
   /// What it was made of on the way, for `dump_dir`.
   struct Listing {
@@ -47,8 +47,8 @@ class TANDEM_API Executable {
     std::string text;
   };
   virtual std::vector<Listing> listings() const { return {}; }
-  /// What Backend::load makes it of again, in another process too. Empty: it cannot be stored, and
-  /// its graph is compiled anew.
+  /// Bytes from which Backend::load makes this executable again, in another process too. Empty if
+  /// it cannot be stored: its graph is then compiled anew.
   virtual std::string save() const { return {}; }
   /// Gives back memory that it keeps between runs.
   virtual void release_cached_memory() {}
@@ -59,23 +59,24 @@ class TANDEM_API Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
-  /// Called in the call that compiles. For another set of defined tangents, or for a state of
-  /// autocast, in the first backward that needs it.
+  /// Called while a call compiles. The backward for another set of defined tangents, or for a state
+  /// of autocast, is compiled in the first backward() that needs it.
   virtual std::unique_ptr<Executable> compile(const ir::Graph& graph,
                                               const CompileContext& context) = 0;
-  /// What save() has given, for the same graph and context. Null: it does not fit this machine, and
-  /// the graph is compiled instead. `stored` must be trusted, because it may be code.
+  /// An executable of what its save() returned, for the same graph and context. Null if that does
+  /// not fit this machine: the graph is then compiled. `stored` must be trusted, because it may be
+  /// code.
   virtual std::unique_ptr<Executable> load(std::string_view /*stored*/, const ir::Graph& /*graph*/,
                                            const CompileContext& /*context*/) {
     return nullptr;
   }
-  /// The ops that it would rather see as others: applied to the joint graph, before it is cut.
+  /// Which ops the backend wants written as others. Applied to the joint graph, before it is cut.
   virtual Decompositions decompositions(Rounding /*rounding*/, Random /*random*/) const {
     return {};
   }
-  /// Whether it computes this node inside a kernel of nodes that read it: then the backward makes
-  /// its result again for next to nothing. Asked of the joint graph, after the decompositions;
-  /// views, which compute nothing, are not asked about.
+  /// Whether the backend computes this node inside a kernel of nodes that read it. The backward can
+  /// then compute its result again for next to nothing. Asked about nodes of the joint graph, after
+  /// the decompositions, but never about views: they compute nothing.
   virtual bool can_fuse(const ir::Graph& /*graph*/, const ir::Node& /*node*/) const {
     return false;
   }

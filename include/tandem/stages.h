@@ -78,9 +78,9 @@ using Partitioner = std::function<Split(const Joint&, const Options&)>;
 /// Saves what the recorded backward reads. Constants, views of inputs and views of what is saved
 /// anyway are made again.
 TANDEM_API Split default_partition(const Joint& joint, const Options& options);
-/// The cut that keeps the fewest bytes. What the backend computes inside other kernels is computed
-/// again in the backward. Where it fuses nothing each op is a pass over memory, so only views are
-/// made again: a step is never slower than with default_partition, and never keeps more.
+/// The cut that keeps the fewest bytes. The backward computes again what the backend computes
+/// inside other kernels. On a backend that fuses nothing each op is a pass over memory, so only
+/// views are made again: a step is never slower than with default_partition, and never keeps more.
 TANDEM_API Split min_cut(const Joint& joint, const Options& options);
 /// The same, as if the backend fused whatever is one pass over its operands, where it fuses
 /// nothing: fewer bytes for more work.

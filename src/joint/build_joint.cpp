@@ -125,7 +125,8 @@ class Builder {
       values.push_back(gradient.defined() ? tracing::current_value(gradient) : ir::kNoValue);
     if (endpoints_.parts() > 1) drop_independent(graph_, tangent_values_, values);
     mark_origins(origins, task, tangents_here, values);
-    // Eager raises when the backward gets here, so it must get here.
+    // Where eager's backward raises, the compiled one must get as far. So gradients without a value
+    // are listed, too.
     const bool raises = std::ranges::any_of(gradients.raises,
                                             [](const std::string& text) { return !text.empty(); });
     for (size_t i = 0; i < wanted.size(); ++i) {
@@ -139,7 +140,7 @@ class Builder {
     }
   }
 
-  /// Where the data of a gradient does not say from which tangents it comes.
+  /// Marks the gradients whose data does not show from which tangents they come.
   void mark_origins(const GradientOrigins& origins, const Differentiation& task,
                     const std::vector<ir::ValueId>& tangents, std::vector<ir::ValueId>& values) {
     if (tangents.size() < 2) return;

@@ -28,7 +28,7 @@ using ir::History;
                 "and variables"));
 }
 
-/// From histories of the call to those of the trace, whose inputs are more and in another order.
+/// Maps histories of the call to those of the trace, which has more inputs, in another order.
 class HistoryMap {
  public:
   HistoryMap(const tracing::Trace& trace, const signature::Reading& reading,
@@ -46,9 +46,10 @@ class HistoryMap {
     }
   }
 
-  /// Of a tensor that the trace does not have the index is -1. An input that nobody reads is passed
-  /// apart from those that it was a view with: writes to them give it no history, so it may have
-  /// fewer here than in the call. The first and the last stay what they are.
+  /// The index is -1 if the trace does not have the tensor. An input that nobody reads is passed
+  /// apart from the inputs that are views of the same tensor. Writes to those give it no history,
+  /// so it may have fewer histories here than in the call. Its first and its last history stay what
+  /// they are.
   History operator()(const History& history) const {
     const CallTensor tensor = here(history.tensor);
     if (tensor.index < 0 || history.number == 0) return {tensor, 0};
@@ -73,8 +74,8 @@ class HistoryMap {
   std::vector<int64_t> inputs_;
 };
 
-/// Memory that the function has written must not leave it as a view of the input: the input will
-/// not have been written.
+/// A gradient must not leave as a view of an input that the function has written: the caller's
+/// input will not have been written. So it is copied.
 at::Tensor apart_from_written_inputs(const tracing::Trace& trace, const at::Tensor& gradient) {
   for (const tracing::StandIn& one : trace.stand_ins()) {
     auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(one.tensor);
@@ -97,7 +98,7 @@ void drop_unreached(const tracing::Trace& trace, const std::vector<at::Tensor>& 
   }
 }
 
-/// Whether the way from a defined tangent to the target raises in eager.
+/// Whether eager raises on the way from a defined tangent to the target.
 bool raises(const Derivation& derivation, const HistoryMap& here, const Target& target) {
   for (size_t i = 0; i < derivation.of.tangents.size(); ++i) {
     if (!derivation.defined[i]) continue;
@@ -108,7 +109,8 @@ bool raises(const Derivation& derivation, const HistoryMap& here, const Target& 
   return false;
 }
 
-/// Gives the arguments that nobody reads the histories for which they were passed.
+/// Some arguments are passed for their histories only, and nobody reads them. Gives each its
+/// history.
 void pass_histories(tracing::Trace& trace, const Endpoints& endpoints, const HistoryMap& here,
                     const Derivation& derivation) {
   const std::vector<size_t> positions = derivation.positions().histories;
@@ -117,7 +119,8 @@ void pass_histories(tracing::Trace& trace, const Endpoints& endpoints, const His
     const History& history = derivation.histories[i];
     const History mine = here(history);
     const bool is_gone = mine.tensor.index < 0 || (history.number > 0 && mine.number == 0);
-    // Nobody can ask for that of a view that has gone: what arrives there goes on to its base.
+    // Nobody can ask for the gradient of a view that has gone: what arrives there goes on to its
+    // base.
     if (is_gone || !trace.argument(positions[i]).requires_grad()) continue;
     torch::autograd::Edge edge = endpoints.edge_of(mine);
     if (!edge.is_valid() || std::ranges::find(passed, edge) != passed.end()) continue;
@@ -126,8 +129,8 @@ void pass_histories(tracing::Trace& trace, const Endpoints& endpoints, const His
   }
 }
 
-/// The gradients of the part and their targets among those that were differentiated; -1: none.
-/// Where several histories of the call are one here, the last takes what arrives.
+/// By gradient of the part: the position of its target among those that were differentiated; -1:
+/// none. Where several histories of the call are one history here, the last takes what arrives.
 std::vector<int64_t> targets_of_gradients(const std::vector<const Target*>& wanted,
                                           const HistoryMap& here, const Derivation& derivation) {
   std::vector<int64_t> targets;
@@ -177,7 +180,7 @@ std::vector<at::Tensor> record_gradients(tracing::Trace& trace, const signature:
     task.tangents.push_back(trace.argument(tangents[task.roots.size()]));
     task.roots.push_back(root->edge);
   }
-  // What raises was not asked for, or the backward would have raised by now.
+  // A target on whose way eager raises was not asked for: the backward would have raised by now.
   std::vector<const Target*> wanted = endpoints.prepare(part);
   std::erase_if(wanted, [&](const Target* target) { return raises(derivation, here, *target); });
   for (const Target* target : wanted) task.wanted.push_back(target->edge);

@@ -109,7 +109,8 @@ class Finisher {
     output.value = copy;
   }
 
-  /// Another written input's would be, when its turn comes; its own memory is a no-op copy.
+  /// Whether the new data lies in memory of another written input, which may be overwritten before
+  /// this output is copied. In the input's own memory it is safe: that copy changes nothing.
   bool would_be_gone(const ir::Output& output) const {
     const ir::ValueId own = graph_.inputs()[static_cast<size_t>(output.role.index)];
     return keeping_.memory(output.value) != own && keeping_.is_overwritten(output.value);

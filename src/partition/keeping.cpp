@@ -38,7 +38,8 @@ bool is_only_reshaped(const ir::InputFacts& facts) {
   return facts.metadata_changed && !facts.data_written && facts.storage == ir::StorageChange::None;
 }
 
-/// Not so in a function of gradients, which drops what the function under it does to its inputs.
+/// Whether the call changes a group. In a function of gradients it does not: that drops what the
+/// function under it does to its inputs.
 bool is_changed(const ir::Signature& signature, const ir::GroupFacts& group) {
   return group.history_changed || std::ranges::any_of(group.members, [&](int64_t member) {
            return is_changed(signature.inputs[static_cast<size_t>(member)]);
@@ -78,7 +79,8 @@ Keeping::Keeping(const ir::Graph& graph, const ir::Signature& signature)
     visible_[input] = true;
     lasting_[input] =
         role == ir::Role::Param || role == ir::Role::Buffer || role == ir::Role::Lifted;
-    // What has a history is nobody's parameter: a caller may write it before the backward.
+    // A tensor with a history is no parameter, even if it requires grad: a caller may write it
+    // before the backward.
     parameter_[input] = role == ir::Role::Param ||
                         (role == ir::Role::Lifted && of_input.requires_grad && of_input.is_leaf);
     read_[input] = of_input.read_by_backward;
@@ -138,7 +140,7 @@ std::optional<Saved::How> Keeping::how(ir::ValueId value) const {
 Saved::How Keeping::how_in_memory_of_input(ir::ValueId value) const {
   const ir::ValueId owner = memory(value);
   if (written_[root(value)]) {
-    // A result that has the old data, too, gets a copy: one is enough.
+    // If a result has the old data too, it is a copy: the backward keeps the same one.
     const auto result = returned_.find(value);
     return result == returned_.end() ? Saved::How{Saved::As::Copy} : result->second;
   }
@@ -150,8 +152,8 @@ Saved::How Keeping::how_in_memory_of_input(ir::ValueId value) const {
 Saved::How Keeping::how_in_memory_of_call(ir::ValueId value) const {
   const ir::ValueId owner = memory(value);
   if (const auto data = new_data_.find(value); data != new_data_.end()) {
-    // What eager keeps is the input itself, and no second copy of it. It must have the strides that
-    // readers of the value expect.
+    // Eager keeps the input itself, and no second copy of it. So does the call if the input has the
+    // strides that readers of the value expect.
     const int64_t input = data->second;
     const ir::ValueId id = graph_.inputs()[static_cast<size_t>(input)];
     if (!changes_geometry(input) &&

@@ -26,8 +26,8 @@ constexpr int64_t kMostBytes = int64_t{16} << 10;       // of one folded tensor
 constexpr int64_t kMostBytesInAll = int64_t{16} << 20;  // a compile must not eat memory
 constexpr int64_t kMostFolded = 64;  // a factory of more is cheaper to call than to keep
 
-// Pointwise, and an element comes out the same alone as in a vector. Not among them: what libm or a
-// fused multiply-add may round in another way.
+// Pointwise ops that give an element the same bits alone as in a vector. What libm or a fused
+// multiply-add may round in another way is not among them.
 constexpr std::array<std::string_view, 19> kSameAnywhere = {
     "aten::_to_copy",    "aten::add",        "aten::bitwise_and", "aten::bitwise_not",
     "aten::bitwise_or",  "aten::clone",      "aten::div",         "aten::eq",
@@ -173,7 +173,8 @@ class Folder {
 
   static bool is_worth_keeping(const ir::Node& node, const std::vector<at::Tensor>& results) {
     return std::ranges::all_of(results, [&](const at::Tensor& tensor) {
-      // A view of a constant is free, a plain fill nearly so; an empty tensor is what it is.
+      // A view of a constant costs nothing and a plain fill next to nothing, so only small ones are
+      // kept. An empty tensor has nothing to keep.
       const bool is_cheap = ops::info(node.op()).is_view || is_fill(node);
       return tensor.is_contiguous() && tensor.numel() > 0 &&
              (!is_cheap || tensor.numel() <= kMostFolded);
@@ -273,7 +274,8 @@ class Folder {
       const auto number = fill_value(graph_, *id);
       if (!number) return std::nullopt;
       const ir::TensorType& operand_type = *graph_.value(*id).tensor_type();
-      // Tensors without dimensions give way in promotion: the stand-in must have some if it had.
+      // Tensors without dimensions give way in promotion, so the stand-in has a dimension if the
+      // operand has any.
       stack.emplace_back(
           at::full(operand_type.rank() == 0 ? std::vector<int64_t>{} : std::vector<int64_t>{1},
                    *number, at::dtype(operand_type.dtype)));

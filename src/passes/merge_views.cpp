@@ -21,10 +21,10 @@ constexpr int kMostMerges = 8;
 
 /// Where a value lies: how many elements behind the start of which other value. With its type that
 /// says which elements it shows.
-struct Place {
+struct Address {
   ir::ValueId base = ir::kNoValue;
   int64_t offset = 0;
-  friend bool operator==(const Place&, const Place&) = default;
+  friend bool operator==(const Address&, const Address&) = default;
 };
 
 /// The order of dimensions of a transposition, or nothing.
@@ -54,7 +54,7 @@ std::optional<std::vector<int64_t>> order_of(const ir::Node& node, int64_t rank)
 
 class Merger {
  public:
-  explicit Merger(ir::Graph& graph) : graph_(graph), places_(graph.value_limit()) {}
+  explicit Merger(ir::Graph& graph) : graph_(graph), addresses_(graph.value_limit()) {}
 
   PassResult run() {
     graph_.for_each_node([&](ir::Node& node) { visit(node); });
@@ -69,8 +69,8 @@ class Merger {
       const std::optional<int64_t> offset = ops::offset_in_source(graph_, node, i);
       if (!offset) continue;
       is_view = true;
-      const Place source = place(*node.operands()[0].get_if<ir::ValueId>());
-      set_place(id, {source.base, source.offset + *offset});
+      const Address source = address(*node.operands()[0].get_if<ir::ValueId>());
+      set_address(id, {source.base, source.offset + *offset});
       replace(id);
     }
     if (!is_view) return;
@@ -85,15 +85,15 @@ class Merger {
     }
   }
 
-  Place place(ir::ValueId id) const {
+  Address address(ir::ValueId id) const {
     const auto at = static_cast<size_t>(id);
-    if (at < places_.size() && places_[at].base != ir::kNoValue) return places_[at];
+    if (at < addresses_.size() && addresses_[at].base != ir::kNoValue) return addresses_[at];
     return {id, 0};
   }
-  void set_place(ir::ValueId id, Place place) {
+  void set_address(ir::ValueId id, Address address) {
     const auto at = static_cast<size_t>(id);
-    if (at >= places_.size()) places_.resize(at + 1);
-    places_[at] = place;
+    if (at >= addresses_.size()) addresses_.resize(at + 1);
+    addresses_[at] = address;
   }
 
   ir::Phase phase(ir::ValueId id) const {
@@ -104,7 +104,8 @@ class Merger {
   bool may_replace(ir::ValueId id, ir::ValueId other) const {
     const ir::NodeId producer = graph_.value(other).producer();
     if (producer != ir::kNoNode && graph_.node(producer).erased()) return false;
-    if (!(place(id) == place(other)) || !(graph_.value(id).type() == graph_.value(other).type()))
+    if (!(address(id) == address(other)) ||
+        !(graph_.value(id).type() == graph_.value(other).type()))
       return false;
     if (phase(other) == ir::Phase::Backward && phase(id) == ir::Phase::Forward) return false;
     return !would_merge_outputs(graph_.value(other), graph_.value(id));
@@ -112,7 +113,7 @@ class Merger {
 
   /// If another value shows the same, everybody reads that from now on.
   void replace(ir::ValueId id) {
-    const Place where = place(id);
+    const Address where = address(id);
     if (may_replace(id, where.base)) return take(id, where.base);
     const uint64_t hash = hash_of(where, *graph_.value(id).tensor_type());
     auto [begin, end] = seen_.equal_range(hash);
@@ -129,11 +130,11 @@ class Merger {
     ++result_.changes;
   }
 
-  static uint64_t hash_of(const Place& place, const ir::TensorType& type) {
+  static uint64_t hash_of(const Address& address, const ir::TensorType& type) {
     constexpr uint64_t kFactor = 0x9e3779b97f4a7c15u;
     uint64_t hash = type.hash();
-    hash = (hash ^ static_cast<uint64_t>(place.base)) * kFactor + (hash >> 29);
-    return (hash ^ static_cast<uint64_t>(place.offset)) * kFactor + (hash >> 29);
+    hash = (hash ^ static_cast<uint64_t>(address.base)) * kFactor + (hash >> 29);
+    return (hash ^ static_cast<uint64_t>(address.offset)) * kFactor + (hash >> 29);
   }
 
   void shorten(ir::Node& node) {
@@ -151,14 +152,14 @@ class Merger {
   /// Takes the view from the last value up the chain from which the same op gives the same.
   template <class Fits>
   void shorten(ir::Node& node, const Fits& fits) {
-    const Place where = place(node.results()[0]);
+    const Address where = address(node.results()[0]);
     ir::ValueId source = *node.operands()[0].get_if<ir::ValueId>(), best = source;
     for (int step = 0; step < kMostMerges; ++step) {
       const ir::NodeId producer = graph_.value(source).producer();
-      // The base of a place is what no such view makes.
-      if (producer == ir::kNoNode || place(source).base == source) break;
+      // The base of an address is what no such view makes.
+      if (producer == ir::kNoNode || address(source).base == source) break;
       source = *graph_.node(producer).operands()[0].get_if<ir::ValueId>();
-      if (place(source) == where && fits(*graph_.value(source).tensor_type())) best = source;
+      if (address(source) == where && fits(*graph_.value(source).tensor_type())) best = source;
     }
     if (best == *node.operands()[0].get_if<ir::ValueId>()) return;
     graph_.set_operand(node, 0, best);
@@ -211,8 +212,8 @@ class Merger {
                                           .location = node.location()});
     graph_.set_insert_point(ir::kNoNode);
     const ir::ValueId replacement = both.results()[0];
-    set_place(replacement, place(result));
-    seen_.emplace(hash_of(place(result), *graph_.value(result).tensor_type()), replacement);
+    set_address(replacement, address(result));
+    seen_.emplace(hash_of(address(result), *graph_.value(result).tensor_type()), replacement);
     graph_.replace_all_uses(result, replacement);
     const std::string name = graph_.value(result).name();
     graph_.erase(node);
@@ -221,7 +222,7 @@ class Merger {
   }
 
   ir::Graph& graph_;
-  std::vector<Place> places_;                            // by value; no base: lies where it lies
+  std::vector<Address> addresses_;                       // by value; no base: lies where it lies
   std::unordered_multimap<uint64_t, ir::ValueId> seen_;  // the first of each
   PassResult result_;
 };

@@ -229,7 +229,8 @@ class RoundTripRemover {
 
   // ---- copies ----
 
-  /// copy(old, new): as libtorch does it, old is copied to be overwritten.
+  /// libtorch computes copy(old, new) by copying `old` and overwriting the copy: only `new`
+  /// matters.
   void copy(ir::Node& node) {
     const ir::ValueId old = tensor_at(node, 0), data = tensor_at(node, 1);
     const ir::ValueId result = node.results()[0];
@@ -312,9 +313,10 @@ class RoundTripRemover {
     for (size_t i = 0; i < pieces->size(); ++i) {
       const ir::ValueId piece = (*pieces)[i], result = node.results()[i];
       if (result == ir::kNoValue || !(type(piece).tensor->sizes == type(result).tensor->sizes))
-        return;  // cut at other places
+        return;  // split at other places
     }
-    // A piece of its own says less than the whole: what depends on the tangent of another piece.
+    // The piece by itself would not show that the whole also depends on the tangents of other
+    // pieces.
     if (std::ranges::any_of(*pieces, [&](ir::ValueId id) { return tangents_.depends(id); })) return;
     const ir::Operand::Values sources = *pieces;
     for (size_t i = 0; i < sources.size() && !node.erased(); ++i) take(node, i, sources[i]);
@@ -337,7 +339,8 @@ class RoundTripRemover {
       if (is_plain(source)) take(node, 0, source);
       return;
     }
-    // A cast keeps the layout that it finds where it is asked for none, so both must find the same.
+    // A cast that is asked for no layout keeps the one of its operand, so both casts must find the
+    // same.
     const bool keeps_layout = node.operands()[6].is_none() && before->operands()[6].is_none();
     if (widens(between.dtype, to.dtype) && widens(from.dtype, to.dtype) && keeps_layout &&
         from.strides == between.strides && memory_.may_leave_out(middle, source)) {
@@ -352,7 +355,7 @@ class RoundTripRemover {
     if (is_plain(tensor_at(*before, 0))) take(node, 0, tensor_at(*before, 0));
   }
 
-  /// No view on the way that leaves a conjugation or a sign to be done.
+  /// Whether no view on the way leaves a conjugation or a change of sign to be done.
   bool is_plain(ir::ValueId value) const {
     for (const ir::Node* node = producer(value); node != nullptr; node = producer(value)) {
       if (node->kind() != ir::NodeKind::Op || !ops::info(node->op()).is_view) return true;

@@ -38,8 +38,8 @@ class CompileRegistry {
     std::shared_ptr<UnderWay> record_;
   };
 
-  /// A ticket, or an empty one after another thread has finished a compile for such a call: look
-  /// for its entry. `key` are the guards of this call, as they are before a trace.
+  /// A ticket for a compile. It is empty if another thread has just finished a compile for such a
+  /// call: look for its entry. `key` are the guards of this call, as they are before a trace.
   Ticket begin(const libtorch::ThreadState& thread, const detail::Flat& arguments,
                runtime::Guards key);
 

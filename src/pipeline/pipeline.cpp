@@ -73,7 +73,8 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
   };
   run({});
   if (std::optional<tracing::Retrace> retrace = trace->inputs().retrace()) {
-    // Stand-ins that were made apart cannot share a write any more.
+    // Stand-ins that were made apart cannot be made to share writes later, so the function runs
+    // again.
     trace.reset();
     run(*std::move(retrace));
     ++captured.counts.traces;

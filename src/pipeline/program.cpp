@@ -21,7 +21,8 @@ uint64_t fingerprint(const ir::Graph& graph, ir::NodeId after) {
   shapes::StableHash hash;
   bool counts = after == ir::kNoNode;
   graph.for_each_node([&](const ir::Node& node) {
-    // Not views: how inputs lie in each other decides which are recorded.
+    // Views do not count: which of them are recorded depends on how inputs lie in each other's
+    // memory.
     if (counts && node.kind() == ir::NodeKind::Op) {
       const ops::OpInfo& info = ops::info(node.op());
       if (!info.is_view) hash.add(info.name_hash);
@@ -89,7 +90,8 @@ ProgramRun run_program(const Program& program, tracing::Trace& trace) {
   }
   const ir::NodeId before = trace.recording().graph().last_node();
   {
-    // The state of the call, for the function; the backward's, for everything after it.
+    // The function runs in the state of the call. Everything after it runs in the state of the
+    // backward.
     std::optional<libtorch::ThreadStateScope> state;
     if (program.is_derived()) state.emplace(program.thread);
     if (program.is_derived()) {

@@ -21,11 +21,11 @@ struct PeakMeter::Probe::State {
   struct Counter : c10::MemoryReportingInfoBase {
     void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device device) override {
       if (!device.is_cpu()) return;
-      course.end += size;
-      course.peak = std::max(course.peak, course.end);
+      use.end += size;
+      use.peak = std::max(use.peak, use.end);
     }
     bool memoryProfilingEnabled() const override { return true; }
-    partition::MemoryCourse course;
+    partition::MemoryUse use;
   };
   std::shared_ptr<Counter> counter = std::make_shared<Counter>();
   c10::DebugInfoGuard guard{c10::DebugInfoKind::PROFILER_STATE, counter};
@@ -38,19 +38,19 @@ PeakMeter::Probe::Probe() {
 
 PeakMeter::Probe::~Probe() = default;
 
-std::optional<partition::MemoryCourse> PeakMeter::Probe::course() const {
+std::optional<partition::MemoryUse> PeakMeter::Probe::use() const {
   if (!state_) return std::nullopt;
-  return state_->counter->course;
+  return state_->counter->use;
 }
 
-std::optional<partition::MemoryCourse> PeakMeter::measured(Half half) const {
+std::optional<partition::MemoryUse> PeakMeter::measured(Half half) const {
   std::lock_guard lock(mutex_);
-  return courses_[place(half)];
+  return uses_[place(half)];
 }
 
-void PeakMeter::note(Half half, const partition::MemoryCourse& course) {
+void PeakMeter::note(Half half, const partition::MemoryUse& use) {
   std::lock_guard lock(mutex_);
-  courses_[place(half)] = course;
+  uses_[place(half)] = use;
   done_[place(half)].store(true, std::memory_order_relaxed);
 }
 

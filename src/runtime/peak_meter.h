@@ -1,6 +1,6 @@
 #pragma once
 
-#include "partition/memory_course.h"
+#include "partition/memory_use.h"
 
 #include <array>
 #include <atomic>
@@ -31,11 +31,11 @@ class PeakMeter {
   auto measure(Half half, const Run& run) {
     Probe probe;
     auto result = run();
-    if (const auto course = probe.course()) note(half, *course);
+    if (const auto use = probe.use()) note(half, *use);
     return result;
   }
 
-  std::optional<partition::MemoryCourse> measured(Half half) const;
+  std::optional<partition::MemoryUse> measured(Half half) const;
 
  private:
   /// Counts for this thread while it lives.
@@ -45,7 +45,7 @@ class PeakMeter {
     ~Probe();
     Probe(const Probe&) = delete;
     Probe& operator=(const Probe&) = delete;
-    std::optional<partition::MemoryCourse> course() const;
+    std::optional<partition::MemoryUse> use() const;
 
    private:
     struct State;
@@ -54,10 +54,10 @@ class PeakMeter {
 
   static bool is_on();
   static size_t place(Half half) { return static_cast<size_t>(half); }
-  void note(Half half, const partition::MemoryCourse& course);
+  void note(Half half, const partition::MemoryUse& use);
 
   mutable std::mutex mutex_;
-  std::array<std::optional<partition::MemoryCourse>, 2> courses_;
+  std::array<std::optional<partition::MemoryUse>, 2> uses_;
   std::array<std::atomic<bool>, 2> done_{};
 };
 

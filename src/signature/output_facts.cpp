@@ -45,7 +45,8 @@ bool is_custom_view(const at::Tensor& tensor) {
                                   autograd::CreationMeta::IN_CUSTOM_FUNCTION;
 }
 
-/// Leaf by requires_grad_(), not by being a view made without grad of something that requires it.
+/// Whether requires_grad_() has made it a leaf. A view made without grad of a tensor that requires
+/// grad is a leaf too, but was not made one.
 bool is_made_leaf(const at::Tensor& tensor) {
   const auto* meta = autograd::impl::get_autograd_meta(tensor);
   return meta && meta->requires_grad_ && tensor.is_leaf();

@@ -142,7 +142,7 @@ class Builder {
     // Functionalization makes views again after a write; those of one op belong together.
     const ir::ValueId first = same_(value);
     const bool several = view_op(recorded_, first)->results().size() > 1;
-    // What was detached once is one tensor, whatever is taken of it.
+    // What was detached once is one tensor, however many views are taken of it.
     const bool detaches = view_op(recorded_, first)->op().schema().name() == "aten::detach";
     const ir::ValueId key = several || detaches ? first : value;
     const size_t owner = detaches ? owner_ : 0;
@@ -238,7 +238,8 @@ class Replays {
            index);
   }
 
-  /// From a base that was reshaped in place, whatever its sizes are now.
+  /// Replays a result from a base that was reshaped in place, by its strides: the sizes of the base
+  /// do not matter.
   void replay_by_strides(int64_t base, const at::Tensor& result, ir::ValueId value, size_t index) {
     const int64_t source = reading_.signature.bases[static_cast<size_t>(base)].output;
     const ir::ValueId whole =
@@ -266,8 +267,8 @@ class Replays {
   }
 
  private:
-  /// What eager says a view is a view of may be another result, which is no view itself though it
-  /// lies in memory that it shares: a detached alias, for one.
+  /// The tensor that eager names as the base of a view may be another result. That one is no view
+  /// itself, although it lies in memory that it shares: a detached alias, for one.
   std::optional<int64_t> returned_base(const at::Tensor& result, ir::ValueId value) const {
     if (!result.is_view() || result.requires_grad()) return std::nullopt;
     const at::Tensor base(result._base());
@@ -303,7 +304,7 @@ class Replays {
                        size_t index, bool named) {
     bool detaches = false;
     for (ir::ValueId at = value;;) {
-      // A view that shows what an input shows is no view of that one.
+      // A view that shows the same as an input is not a view of that input.
       const bool beside = named && at == value && result.is_view();
       if (const auto input = beside ? std::nullopt : input_with(at, result, named)) {
         facts.source = *input;
@@ -319,8 +320,8 @@ class Replays {
     }
   }
 
-  /// Of an input that was reshaped in place since, as it came: another one that shows the same now
-  /// is not what eager's view is taken of.
+  /// The result is a view of an input as the input came, before it was reshaped in place. Another
+  /// input that shows the same now is not what eager's view is taken of.
   bool replay_of_reshaped(ir::OutputFacts& facts, const at::Tensor& result, ir::ValueId value,
                           size_t index) {
     if (!result.is_view() || facts.made_leaf) return false;

@@ -95,8 +95,8 @@ void Trace::explain(const c10::Error& error) const {
   throw;
 }
 
-/// A view that nobody else holds was made by a custom function, of a real tensor. It does not know
-/// what was written to the stand-in before.
+/// A view that nobody else holds was made by a custom function, of a real tensor. That tensor does
+/// not have what was written to the stand-in before.
 void Trace::require_unwritten(const at::Tensor& result) const {
   if (!result.is_view() || result.use_count() > 1 || !result.has_storage()) return;
   if (const StandIn* written = inputs_.written_on_memory_of(result)) {
@@ -108,9 +108,9 @@ void Trace::require_unwritten(const at::Tensor& result) const {
   }
 }
 
-/// A view renews its grad_fn when the version of its base moves, by making the view again. Of a
-/// base that was transposed in place since, that is another view or none at all; the grad_fn that
-/// it has is right as long as only sizes and strides were changed.
+/// When the version of its base moves, a view makes its grad_fn anew by taking the view again. If
+/// the base was transposed in place since, that gives another view or none at all. The grad_fn that
+/// the view has stays right as long as only sizes and strides of the base were changed.
 void Trace::keep_history(const at::Tensor& result) const {
   if (!result.is_view() || !result.requires_grad()) return;
   const at::Tensor base(result._base());

@@ -35,16 +35,27 @@ class RoundingJudge {
 };
 inline thread_local const RoundingJudge* rounding_judge = nullptr;
 
+/// From 1 to the next number of a floating dtype; of a complex one, that of its parts.
+inline double eps_of(at::ScalarType dtype) {
+  switch (c10::toRealValueType(dtype)) {
+    case at::kBFloat16:
+      return 0x1p-7;
+    case at::kHalf:
+      return 0x1p-10;
+    case at::kFloat:
+      return 0x1p-23;
+    default:
+      return 0x1p-52;
+  }
+}
+
 /// For tensors that no judge knows, as two compiled runs compared with each other: 512 units in the
 /// last place of the largest value.
 inline bool differs_by_rounding(const at::Tensor& a, const at::Tensor& b) {
   if (!at::isFloatingType(a.scalar_type()) && !at::isComplexType(a.scalar_type())) return false;
   const at::Tensor x = at::isComplexType(a.scalar_type()) ? at::view_as_real(a) : a;
   const at::Tensor y = at::isComplexType(b.scalar_type()) ? at::view_as_real(b) : b;
-  const double eps = x.scalar_type() == at::kBFloat16 ? 0x1p-7
-                     : x.scalar_type() == at::kHalf   ? 0x1p-10
-                     : x.scalar_type() == at::kFloat  ? 0x1p-23
-                                                      : 0x1p-52;
+  const double eps = eps_of(x.scalar_type());
   const at::Tensor wide = x.to(at::kDouble), other = y.to(at::kDouble);
   const at::Tensor finite = wide.masked_select(wide.isfinite()).abs();
   const double largest = finite.numel() == 0 ? 0 : finite.max().item<double>();

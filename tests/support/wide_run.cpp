@@ -37,19 +37,6 @@ bool is_followed(const at::Tensor& tensor) {
 
 at::ScalarType real_type(at::ScalarType dtype) { return c10::toRealValueType(dtype); }
 
-double eps_of(at::ScalarType dtype) {
-  switch (real_type(dtype)) {
-    case at::kBFloat16:
-      return 0x1p-7;
-    case at::kHalf:
-      return 0x1p-10;
-    case at::kFloat:
-      return 0x1p-23;
-    default:
-      return 0x1p-52;
-  }
-}
-
 /// The largest finite distance from zero.
 double largest_of(const at::Tensor& tensor) {
   if (tensor.numel() == 0) return 0;

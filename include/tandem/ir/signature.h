@@ -38,10 +38,11 @@ struct CallTensor {
 /// One of the histories that a tensor has in the course of a call: a place in autograd's graph at
 /// which gradients of the tensor arrive.
 ///
-/// They are numbered in the order in which the tensor gets them. Number 0 is the one with which the
-/// call finds it; of a leaf, its accumulator, even if the function only then makes it require grad.
-/// Each write that autograd sees makes another, and of a view any write to its memory. Reads of the
-/// tensor belong to the history that it has then; the caller sees the last one.
+/// They are numbered in the order in which the tensor gets them. Number 0 is the one that it has
+/// when the call begins. For a leaf that is its accumulator, even if only the function makes it
+/// require grad. Each write that autograd sees adds one. To a view, any write to its memory adds
+/// one. A read of the tensor belongs to the history that the tensor has at that time, and the
+/// caller sees the last one.
 struct History {
   CallTensor tensor;
   int64_t number = 0;
@@ -138,8 +139,8 @@ struct GradientFacts {
   int64_t part = 0;  // of the backward that computes it
 };
 
-/// A node of the backward that draws random numbers or has an effect. Eager's backward gets there
-/// only from some of the results.
+/// A node of the backward that draws random numbers or has an effect. Eager's backward reaches it
+/// only from some of the tangents.
 struct EffectFacts {
   std::vector<bool> tangents;  // by tangent: whether it leads there
 };
@@ -177,17 +178,17 @@ struct TANDEM_API Signature {
   bool training = false;                  // false: no result needs a gradient, there is no backward
 
   bool writes_any_input() const;
-  /// Autograd sees new data in the input when the call is over: it has a tangent and a node of its
-  /// own. What a group does to its members is the group's affair.
+  /// Whether autograd sees new data in the input when the call is over. Such an input has a tangent
+  /// and an autograd node of its own. Members of a group are none: the group has both for them.
   bool is_rewritten(size_t input) const;
-  /// An input whose histories follow from those of the base of its group.
+  /// Whether the histories of the input follow from those of the base of its group.
   bool is_view_of_group(size_t input) const;
 
   /// How many histories the tensor has in the course of the call.
   int64_t histories(const CallTensor& tensor) const;
   /// The one with which the call leaves the tensor.
   History last_history(const CallTensor& tensor) const { return {tensor, histories(tensor) - 1}; }
-  /// Whether that is this one, and another than the tensor came with.
+  /// Whether the tensor leaves the call with this history and did not come with it.
   bool is_new_last(const History& history) const {
     return history.number > 0 && history == last_history(history.tensor);
   }

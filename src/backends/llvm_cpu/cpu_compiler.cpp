@@ -83,8 +83,9 @@ struct Stage {
   }
 };
 
-/// The kernels that one is run as: itself, or the halves of a reduction, which hand over one piece
-/// of memory for each buffer that the kernel itself does not have.
+/// What a kernel is run as: the kernel itself, or the two halves of a reduction. The first half
+/// hands its results to the second in memory between them: one piece for each buffer that the whole
+/// kernel does not have.
 struct Halves {
   std::vector<Kernel> kernels{};
   std::vector<int64_t> partial_bytes{};

@@ -29,8 +29,8 @@ class CpuTarget final : public loops::HostTarget {
     if (rounding == Rounding::fast) add_wide_attention(table);
   }
 
-  /// Rounded otherwise, oneDNN's products are faster than those of the library that libtorch calls
-  /// on some processors.
+  /// oneDNN's products round in another way. On some processors they are faster than those of the
+  /// library that libtorch calls.
   c10::OperatorHandle operator_for(const ir::Graph& graph, const ir::Node& node,
                                    Rounding rounding) const override {
     const bool faster = rounding == Rounding::fast && is_product(graph, node, *this);

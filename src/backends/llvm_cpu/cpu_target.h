@@ -8,7 +8,7 @@ namespace tandem::backends::llvm_cpu {
 
 /// What schedules assume of a processor of today.
 struct Caches {
-  // What does not fit into a core's own cache: the memory would rest while a row that has come is
+  // More than a core's own cache holds: the memory would be idle while a row that has arrived is
   // computed with.
   static constexpr int64_t kCoreBytes = int64_t{4} << 20;
   // More than a last-level cache keeps.

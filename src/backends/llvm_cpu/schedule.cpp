@@ -122,7 +122,8 @@ double vector_score(const Kernel& kernel, size_t dim, int lanes) {
   const int64_t vectors = (extent + lanes - 1) / lanes;
   const double filled = static_cast<double>(extent) / static_cast<double>(vectors * lanes);
   score -= 6 * (1 - filled);
-  // Among equals: the reduced dim has its row to itself, the inner dim its neighbours.
+  // Ties: a reduced dim wins over a kept one, since it has its row to itself. Then an inner dim
+  // wins over an outer one, since its elements are neighbours.
   return score + (kept ? 0 : 0.1) + 0.001 * static_cast<double>(dim);
 }
 
@@ -286,9 +287,10 @@ Schedule schedule(const Kernel& original, InstructionSet set) {
     plan.units = kept_elsewhere;
   }
 
-  // Neighbouring rows of a column walk lie on different pages, which no hardware foresees.
+  // Neighbouring rows of a column walk lie on different pages, which no hardware prefetches.
   if (reduces && plan.vector_is_kept && plan.row_block == 0 && reduced > 32) plan.prefetch_rows = 8;
-  // A row of a block is too short for hardware to get going on it: the next block comes meanwhile.
+  // A row of a block is too short for the hardware's prefetcher to start, so the next block is
+  // asked for meanwhile.
   if (plan.row_block > 0 && is_large(kernel)) plan.prefetch_rows = plan.row_block;
 
   plan.streams = set == InstructionSet::Avx512 && exceeds_caches(kernel);

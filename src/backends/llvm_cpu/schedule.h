@@ -31,10 +31,10 @@ struct Schedule {
   int64_t row_block = 0, totals_bytes = 0;
   // Rows that a walk down the columns asks the memory for in advance; 0: none.
   int prefetch_rows = 0;
-  // Walks along rows ask, while they go over a row for the last time, for the next one.
+  // On its last sweep over a row, a walk along rows asks for the next row.
   bool prefetch_next_row = false;
-  // Results are written around the caches, in which they would not stay anyway: that spares reading
-  // what is overwritten. Output buffers must then lie at multiples of 64 bytes.
+  // Results are written past the caches, in which they would not stay anyway. What they overwrite
+  // then need not be read first. Output buffers must lie at multiples of 64 bytes.
   bool streams = false;
   bool wide_sums = false;  // float sums are carried as doubles
 };

@@ -155,7 +155,7 @@ shapes::Size Cursor::expect_size() {
     position_ = text_.size() - rest.size();
     return size;
   } catch (const UserError& error) {
-    // Its text starts with the stage that knows no position; ours has one.
+    // The text of this error starts with its stage and gives no position: fail_at gives one.
     std::string_view text = error.what();
     text.remove_prefix(error.stage().size() + 2);
     fail_at(text_.size() - rest.size(), std::string(text));

@@ -116,7 +116,7 @@ void Endpoints::add_roots() {
 
 void Endpoints::add_target(const History& of, bool stops) {
   const autograd::Edge edge = edge_of(of);
-  // A view that says it requires grad, since its base has come to: no gradient ends at it.
+  // No gradient ends at a view that says it requires grad only because its base has come to.
   if (!edge.is_valid()) return;
   Target& target = targets_.emplace_back();
   target.of = of;
@@ -146,7 +146,7 @@ void Endpoints::add_targets() {
     }
     const bool made_leaf = facts.requires_grad_after && facts.is_leaf_after;
     if (one.histories.empty() && made_leaf) add_target({of, 0}, false);
-    // Of a view whose memory was written, reads before and after end at two histories.
+    // If the memory of a view was written, reads before and after the write end at two histories.
     if (kept && view && !facts.history_changed) add_last_target(i);
   }
   for (size_t i = 0; i < signature.groups.size(); ++i)
@@ -175,9 +175,9 @@ void Endpoints::add_last_target(size_t index) {
   if (last.number >= signature::histories_of(input(index))) add_target(last, true);
 }
 
-/// Results whose history ends inside, at a leaf that the function made and dropped. Were they
-/// results of the call's node, autograd would come through them on its way to the inputs, and run
-/// what the caller has done with them, which eager does not.
+/// Sets apart results whose history ends inside, at a leaf that the function made and dropped. As
+/// results of the call's node they would be on autograd's way to the inputs. It would run the
+/// backward of what the caller has computed from them, which eager does not.
 void Endpoints::set_apart_dead_ends() {
   if (std::ranges::none_of(roots_, [](const Root& root) { return root.part == 0; })) return;
   const std::unordered_set<autograd::Node*> between = nodes_between(roots_, targets_);

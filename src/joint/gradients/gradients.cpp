@@ -23,9 +23,10 @@ namespace autograd = torch::autograd;
 std::vector<at::Tensor> run_engine(tracing::Recording& recording, const Differentiation& task,
                                    bool with_history = false) {
   recording.lines().set_outermost(__builtin_frame_address(0));
-  // With a history they are results of a call of their own, made in the state of the backward.
-  // Otherwise autocast is off: a backward runs after the program has left its autocast region, as
-  // libtorch advises; what was computed in float32 there keeps its float32 formulas.
+  // With a history the gradients are results of a call of their own, computed in the state of the
+  // backward. Otherwise autocast is off: a backward runs after the program has left its autocast
+  // region, as libtorch advises. What was computed in float32 in the region keeps its float32
+  // formulas.
   std::optional<libtorch::ThreadStateScope> without_autocast;
   if (!with_history) without_autocast.emplace(libtorch::ThreadState::now().with_autocast({}));
   // The graph is kept: a retry after an error walks it again.
@@ -42,7 +43,8 @@ std::vector<at::Tensor> run_engine(tracing::Recording& recording, const Differen
   return gradients;
 }
 
-/// More targets are not told apart: each trial is a run of the engine.
+/// Beyond this many targets, those that raise are not told apart: each trial is a run of the
+/// engine.
 constexpr size_t kMostTrials = 64;
 
 /// Runs of the engine for their errors only.
@@ -69,7 +71,8 @@ class Trial {
     return text;
   }
 
-  /// Which of the chosen edges, all together known to raise, do so by themselves.
+  /// Which of the chosen edges raise when they are asked for alone. All together are known to
+  /// raise.
   void find_raising(size_t root, const std::vector<bool>& chosen,
                     std::vector<bool>& raising) const {
     const auto count = static_cast<size_t>(std::ranges::count(chosen, true));
@@ -101,8 +104,8 @@ class Trial {
   const Differentiation& task_;
 };
 
-/// Each edge from the roots that do not raise on the way to it: edges with the same roots in one
-/// run.
+/// Computes the gradient of each edge from the roots that do not raise on the way to it. Edges with
+/// the same roots share a run.
 void differentiate_what_does_not_raise(tracing::Recording& recording, ir::NodeId mark,
                                        const Differentiation& task, Gradients& gradients) {
   std::map<std::vector<bool>, std::vector<size_t>> edges_by_roots;
@@ -158,7 +161,7 @@ Gradients differentiate(tracing::Recording& recording, const Differentiation& ta
   }
   differentiate_what_does_not_raise(recording, mark, task, gradients);
   if (!gradients.effects.empty() && trial.is_divided(gradients)) {
-    // Run in several pieces, formulas that draw would draw several times.
+    // In several runs of the engine, formulas that draw would draw several times.
     recording.rewind(mark);
     for (std::vector<bool>& one : gradients.raises_in) {
       if (std::ranges::count(one, true) > 0) one = all;

@@ -212,7 +212,8 @@ class Fuser {
       }
     }
     if (needed >= group.first_reader) return false;
-    // What it reduces over, or what it computes, in the loops of the group.
+    // The loops of the group that the node covers: those of its operand if it reduces, else those
+    // of its result.
     const bool reduces = rule.kind == RuleKind::Reduction;
     const ir::TensorType& space_type = reduces ? *call.tensor(0) : call.result();
     std::optional<DimLoops> loops =
@@ -278,12 +279,14 @@ class Fuser {
     if (from.shape != into.shape ||
         from.members.size() + into.members.size() >= target_.limits.most_nodes)
       return;
-    // The node reads it element by element, and neither space has been cut otherwise.
+    // The node must read the value element by element, and neither group may have split its loops
+    // otherwise.
     if (type_of(graph_, reading.value).static_sizes() != into.shape ||
         loops.size() != into.shape.size())
       return;
-    // What the node reads of it, the value itself among them, as it is computed there: perhaps
-    // through a transposing view, so that the loops the group began with say nothing.
+    // What the node reads of the group, the value itself among it, with the loops in which it is
+    // computed there. The node may read through a transposing view, so the loops with which the
+    // group began say nothing.
     std::vector<std::pair<ir::ValueId, DimLoops>> theirs;
     for (const Reading& read : reads) {
       if (group_of(root(read.value)) != other) continue;
@@ -314,7 +317,7 @@ class Fuser {
       }
       return out;
     };
-    // All of it has to be wanted at the index at which it is computed.
+    // Each of these values must be wanted at the index at which it is computed.
     for (const auto& [id, known] : theirs) {
       const ir::TensorType& type = type_of(graph_, id);
       const DimLoops there = rename(known), here = broadcast_loops(loops, type);
@@ -439,7 +442,8 @@ class Fuser {
     }
   }
 
-  /// What libtorch takes or a kernel reads at other places is written once, by a kernel of its own.
+  /// Values that libtorch takes, or that a kernel reads at other places, are written once, by a
+  /// kernel of their own.
   void store_needed_sources() {
     std::unordered_set<ir::ValueId> needed;
     graph_.for_each_node([&](const ir::Node& node) {

@@ -77,9 +77,7 @@ class RunState {
 class RunStates {
  public:
   RunStates(const HostList& list, const Target& target)
-      : list_(list),
-        target_(target),
-        arenas_(ArenaPool::of(target, arena_device(list, target))) {}
+      : list_(list), target_(target), arenas_(ArenaPool::of(target, arena_device(list, target))) {}
   std::unique_ptr<RunState> take();
   void give_back(std::unique_ptr<RunState> state);
   /// Those in use stay.

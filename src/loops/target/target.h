@@ -24,10 +24,10 @@ struct FusionLimits {
   int64_t long_row = int64_t{1} << 15;
   // Whether a walk down the columns may be followed by another one in the same kernel.
   bool column_sweeps = false;
-  // What has this many times the bytes that it is made of is computed where it is read.
+  // A result with this many times the bytes of what it is made of is computed where it is read.
   int64_t spread = 64;
-  // A row that a kernel keeps to itself has to stay near its thread to be cheaper than computing it
-  // again.
+  // A row that a kernel keeps to itself must fit into this. A longer one would not stay near its
+  // thread, and computing it again is cheaper.
   int64_t kept_row_bytes = 16 * 1024;
 };
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-/// One function per row of decomposition_table.cpp. Each follows the order of operations of eager's
+/// One function per row of the table in table.cpp. Each follows the order of operations of eager's
 /// CPU kernel and computes in the dtype that the kernel computes in; casting the results back is
 /// the caller's.
 namespace tandem::ops::decompositions {

@@ -4,6 +4,7 @@
 #include "ir/text/op_names.h"
 #include "ops/metadata/meta_tensor.h"
 #include "ops/op_row.h"
+#include "shapes/reach.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -77,11 +78,10 @@ int64_t operand_bytes(const MetaCall& call) {
   for (const MetaArg& arg : call.args) {
     for (const TensorMeta& tensor : arg.tensors) {
       if (!tensor.type) continue;
-      int64_t elements = tensor.offset + 1;
-      for (size_t i = 0; i < tensor.type->sizes.size(); ++i) {
-        elements += std::max<int64_t>(tensor.type->sizes[i].value() - 1, 0) *
-                    tensor.type->strides[i].value();
-      }
+      const int64_t elements =
+          tensor.offset +
+          std::max<int64_t>(
+              shapes::reach(tensor.type->static_sizes(), tensor.type->static_strides()), 1);
       bytes += elements * static_cast<int64_t>(c10::elementSize(tensor.type->dtype));
     }
   }

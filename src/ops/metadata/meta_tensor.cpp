@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "libtorch/version.h"
+#include "shapes/reach.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/jit_type.h>
@@ -65,9 +66,7 @@ at::Tensor to_zeros(const TensorMeta& meta) {
   if (!meta.type) return {};
   std::vector<int64_t> sizes = meta.type->static_sizes();
   std::vector<int64_t> strides = meta.type->static_strides();
-  int64_t elements = meta.offset + 1;
-  for (size_t i = 0; i < sizes.size(); ++i)
-    elements += std::max<int64_t>(sizes[i] - 1, 0) * strides[i];
+  const int64_t elements = meta.offset + std::max<int64_t>(shapes::reach(sizes, strides), 1);
   at::Tensor storage =
       at::zeros({elements}, at::TensorOptions().dtype(meta.type->dtype).device(meta.type->device));
   at::Tensor tensor = at::as_strided(storage, sizes, strides, meta.offset);

@@ -41,9 +41,7 @@ struct MetaCall {
   std::span<const MetaArg> args;
 };
 
-/// Where an answer came from; counted, so that a trace can say how often it had to guess.
-enum class MetadataSource : uint8_t { Memo, Rule, MetaKernel, Zeros };
-
+/// How often an answer came from where, so that a trace can say how often it had to guess.
 struct MetadataCounts {
   int64_t memo = 0, rules = 0, meta_kernels = 0, zeros = 0;
 };

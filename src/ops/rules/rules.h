@@ -14,7 +14,7 @@ Results like(const MetaCall& call) {
   return like_argument(call, argument, layout);
 }
 
-// rules_pointwise.cpp: TensorIterator decides sizes and strides; operands in the kernel's order.
+// pointwise.cpp: TensorIterator decides sizes and strides; operands in the kernel's order.
 Results unary(const MetaCall& call);  // dtype of self, any dtype but bool
 Results unary_any(const MetaCall& call);
 Results unary_floating(const MetaCall& call);  // dtype of self, floating only
@@ -34,7 +34,7 @@ Results prelu_backward(const MetaCall& call);
 Results frexp(const MetaCall& call);
 Results log_sigmoid_forward(const MetaCall& call);
 
-// rules_norm.cpp
+// norm.cpp
 Results batch_norm(const MetaCall& call);
 Results batch_norm_functional(const MetaCall& call);
 Results batch_norm_no_stats(const MetaCall& call);
@@ -50,16 +50,16 @@ Results group_norm_backward(const MetaCall& call);
 Results weight_norm(const MetaCall& call);
 Results weight_norm_backward(const MetaCall& call);
 
-// rules_conv.cpp
+// conv.cpp
 Results convolution(const MetaCall& call);
 Results convolution_backward(const MetaCall& call);
 
-// rules_attention.cpp
+// attention.cpp
 Results flash_attention_for_cpu(const MetaCall& call);
 Results flash_attention_for_cpu_backward(const MetaCall& call);
 Results safe_softmax(const MetaCall& call);
 
-// rules_loss.cpp
+// loss.cpp
 Results binary_cross_entropy(const MetaCall& call);
 Results binary_cross_entropy_with_logits(const MetaCall& call);
 Results huber_loss(const MetaCall& call);
@@ -68,7 +68,7 @@ Results nll_loss2d_forward(const MetaCall& call);
 Results multi_margin_loss(const MetaCall& call);
 Results multilabel_margin_loss_forward(const MetaCall& call);
 
-// rules_index.cpp
+// index.cpp
 Results index(const MetaCall& call);
 Results index_select(const MetaCall& call);
 Results take(const MetaCall& call);
@@ -83,7 +83,7 @@ Results searchsorted(const MetaCall& call);
 Results segment_reduce(const MetaCall& call);
 Results repeat_interleave(const MetaCall& call);
 
-// rules_pool.cpp: pools, pads, folds, grids and shuffles
+// pool.cpp: pools, pads, folds, grids and shuffles
 Results adaptive_avg_pool2d(const MetaCall& call);
 Results adaptive_avg_pool3d(const MetaCall& call);
 Results max_pool3d_with_indices(const MetaCall& call);
@@ -100,7 +100,7 @@ Results im2col(const MetaCall& call);
 Results col2im(const MetaCall& call);
 Results unfold_backward(const MetaCall& call);
 
-// rules_reduce.cpp
+// reduce.cpp
 Results reduce_all(const MetaCall& call);
 Results reduce_all_to_long(const MetaCall& call);
 Results matrix_trace(const MetaCall& call);
@@ -113,7 +113,7 @@ Results count_nonzero(const MetaCall& call);
 Results values_and_indices(const MetaCall& call);
 Results cumulative_values_and_indices(const MetaCall& call);
 
-// rules_linalg.cpp
+// linalg.cpp
 Results column_major_like_first(const MetaCall& call);
 Results solve_triangular(const MetaCall& call);
 Results cdist_forward(const MetaCall& call);
@@ -123,11 +123,11 @@ Results eig(const MetaCall& call);
 Results geqrf(const MetaCall& call);
 Results matrix_exp(const MetaCall& call);
 
-// rules_rnn.cpp
+// rnn.cpp
 Results only_the_kernel_knows(const MetaCall& call);
 Results mkldnn_rnn_layer_backward(const MetaCall& call);
 
-// rules_other.cpp: rearrangements, random numbers, optimizers, factories
+// other.cpp: rearrangements, random numbers, optimizers, factories
 Results roll(const MetaCall& call);
 Results native_dropout(const MetaCall& call);
 Results multinomial(const MetaCall& call);

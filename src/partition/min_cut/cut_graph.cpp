@@ -25,7 +25,8 @@ bool is_fractional(const ir::Value& value) {
                                             c10::isComplexType(value.tensor_type()->dtype));
 }
 
-/// Fractions out of nothing that has any, and no dtype is asked for.
+/// Whether the node makes fractions of operands that have none, and is told no dtype: the dtype is
+/// then the thread's default.
 bool follows_default_dtype(const ir::Graph& joint, const ir::Node& node) {
   const bool makes = std::ranges::any_of(node.results(), [&](ir::ValueId id) {
     return id != ir::kNoValue && is_fractional(joint.value(id));

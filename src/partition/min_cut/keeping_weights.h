@@ -15,11 +15,11 @@ struct KeepingWeight {
   std::string_view reason{};  // why it cannot
 };
 
-/// By item. Where nothing is fused, just the bytes that stay alive because of it: none of what the
-/// caller can see and eager would keep, too. Otherwise bytes are those of the memory
-/// that stays alive: of all that a view shows a part of, none for a parameter. They count twice
-/// where the value exists in a fused kernel only and would have to be written, and more the further
-/// away the backward is: of equal values the nearest is kept.
+/// By item: the cost of keeping it. Where nothing is fused, that is the bytes that stay alive
+/// because of it; what the caller can see and eager would keep too costs nothing. Otherwise it is
+/// the bytes of the memory that stays alive: all of it for a view of a part, none for a parameter.
+/// They count twice if the value exists in a fused kernel only and would have to be written. They
+/// count more the further away the backward is, so of equal values the nearest is kept.
 std::vector<KeepingWeight> keeping_weights(const CutGraph& graph, const Keeping& keeping);
 
 }  // namespace tandem::partition

@@ -1,7 +1,7 @@
 #include "partition/min_cut/min_cut.h"
 
 #include "partition/halves.h"
-#include "partition/memory_course.h"
+#include "partition/memory_use.h"
 #include "partition/min_cut/choose_saved.h"
 #include "partition/schedule_backward.h"
 #include "passes/merge_duplicates.h"

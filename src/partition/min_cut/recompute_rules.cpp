@@ -38,7 +38,7 @@ class Bans {
   bool in_forward(Item item) const { return order_[index(item)] != kNoItem; }
 
   void ban(Item item, std::string_view reason) {
-    // What has to be computed anyway, or is computed for nothing, needs no ban.
+    // No ban is needed for what only the backward computes, nor for views, which cost nothing.
     if (is_banned(item) || graph_.only_in_backward(item)) return;
     if (graph_[item].is_view && graph_[item].pure) return;
     reasons_[index(item)] = reason;
@@ -53,7 +53,8 @@ class Bans {
     if (!facts.fusible && !facts.is_number)
       return graph_.fuses() ? "it is costly to compute" : kNothingIsFused;
     if (facts.follows_default_dtype) return "its dtype follows the thread's default";
-    // Cannot be kept, so the rules about memory say nothing. Read off a tensor, it costs nothing.
+    // A number cannot be kept, so the rules about memory do not apply. Reading it off a tensor
+    // costs nothing.
     if (facts.is_number) return {};
     if (is_materialised_in_backward(item)) return "the backward needs it in memory";
     if (shrinks_its_operands(item)) return "it is small beside what it is computed from";
@@ -95,8 +96,8 @@ class Bans {
     }
   }
 
-  /// Where the first reader comes, direct or not, that cannot be fused with what it reads; `last`
-  /// if none comes before.
+  /// The position of the first reader, direct or indirect, that cannot be fused with what it reads;
+  /// `last` if there is none before that.
   int32_t first_barrier(Item item, int32_t last) {
     struct Entry {
       int32_t order;

@@ -249,8 +249,8 @@ class Function final : public detail::CompiledFunction,
   }
 
   void verify(const runtime::EntryState& entry, const detail::Flat& arguments) {
-    // Per entry, or calls that alternate between two would leave one of them unseen. The compile
-    // was its first call.
+    // Counted per entry: if calls alternate between two entries, a count of all calls could leave
+    // one of them unseen. The call that compiled an entry was its first.
     if ((entry.count_call() + 1) % options_.verify_every != 0) return;
     const auto keep = shared_from_this();
     count_trace();
@@ -259,7 +259,7 @@ class Function final : public detail::CompiledFunction,
 
   /// Null: the call shall run eagerly. Threads that need the same entry wait for the first of them.
   EntryPtr compile(const libtorch::ThreadState& thread, const detail::Flat& arguments) {
-    // Another thread, or the function itself, may drop the last handle meanwhile.
+    // Another thread, or the function itself, may drop the last handle to this object meanwhile.
     const auto keep = shared_from_this();
     for (;;) {
       if (auto error = compiles_.failure(thread, arguments)) return fail(error);

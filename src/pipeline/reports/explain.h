@@ -17,7 +17,7 @@ struct Explanation {
 };
 
 /// One page: forecast, what is compiled, when it serves a call, settings, what is worth knowing,
-/// and what has happened so far. Lists are cut to a few lines; `entries()` has all of it.
+/// and what has happened so far. Lists are shortened to a few lines; `entries()` has all of it.
 std::string explain_page(const Explanation& explanation, const Options& options,
                          const Stats& stats);
 

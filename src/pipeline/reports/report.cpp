@@ -1,7 +1,7 @@
 #include "pipeline/reports/report.h"
 
 #include "base/error.h"
-#include "partition/memory_course.h"
+#include "partition/memory_use.h"
 #include "partition/saved_values.h"
 #include "pipeline/settings/environment.h"
 
@@ -77,10 +77,10 @@ std::string describe_saved(const Split& split, const std::string& indent) {
 std::string describe_memory(const runtime::EntryState& entry, const std::string& indent) {
   using Half = runtime::PeakMeter::Half;
   const Split& split = entry.split();
-  const auto course = [](const ir::Graph& graph, std::span<const int64_t> released) {
-    return partition::memory_course(graph, partition::order_of(graph), released);
+  const auto use_of = [](const ir::Graph& graph, std::span<const int64_t> released) {
+    return partition::memory_use(graph, partition::order_of(graph), released);
   };
-  const partition::MemoryCourse forward = course(split.forward, {});
+  const partition::MemoryUse forward = use_of(split.forward, {});
   const auto forward_seen = entry.peak_meter().measured(Half::Forward);
   std::ostringstream out;
   const auto line = [&](const char* what, int64_t predicted, std::optional<int64_t> seen) {
@@ -96,7 +96,7 @@ std::string describe_memory(const runtime::EntryState& entry, const std::string&
   line("after the forward", forward.end,
        forward_seen ? std::optional(forward_seen->end) : std::nullopt);
   line("backward, at most",
-       forward.end + course(split.backward, partition::released_bytes(split)).peak,
+       forward.end + use_of(split.backward, partition::released_bytes(split)).peak,
        forward_seen && backward_seen ? std::optional(forward_seen->end + backward_seen->peak)
                                      : std::nullopt);
   return out.str();

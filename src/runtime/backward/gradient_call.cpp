@@ -13,7 +13,8 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-/// A tensor that is passed for its history. Nobody reads it: one element serves as all of them.
+/// A tensor that is passed for its history only. Nobody reads its data: one element serves as all
+/// of them.
 at::Tensor tensor_with(const autograd::Edge& history, const ir::TensorType& type) {
   at::AutoDispatchBelowADInplaceOrView below;
   at::Tensor tensor = at::empty({}, at::TensorOptions().dtype(type.dtype).device(type.device))
@@ -22,12 +23,12 @@ at::Tensor tensor_with(const autograd::Edge& history, const ir::TensorType& type
   return tensor;
 }
 
-/// An argument with the history that the call found it with: another one by now if it is a view
-/// whose version the call has moved.
+/// An argument with the history that it had when the call began. It has another one by now if it is
+/// a view whose version the call has moved.
 at::Tensor argument_as_found(const EntryState& entry, size_t part, size_t input,
                              const at::Tensor& argument, const autograd::edge_list& edges) {
   const ir::InputFacts& facts = entry.signature().inputs[input];
-  // Of what the call writes a copy was taken, with the history of that time.
+  // If the call writes the input, `argument` is a copy with the history of that time.
   if (facts.histories == 1 || facts.group >= 0 || facts.data_written || facts.history_changed ||
       facts.metadata_changed) {
     return argument;

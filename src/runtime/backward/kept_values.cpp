@@ -16,12 +16,13 @@ namespace autograd = torch::autograd;
 
 namespace {
 
-/// Eager would read what it has saved; a backward with create_graph computes it again, from inputs.
+/// Raises if an input was written since the call. Eager's backward reads what it has saved; a
+/// backward with create_graph computes that again from the inputs.
 void check_primal(const at::Tensor& tensor, uint32_t version, const ir::InputFacts& facts) {
   if (!tensor.is_inference()) check_saved(tensor, version, facts.requires_grad && !facts.is_leaf);
 }
 
-/// Somebody else could write what it shows, and eager would notice.
+/// Whether somebody else could write the memory that is kept, which eager would notice.
 bool is_watched(const Saved::How& how) {
   return how.as != Saved::As::Value && how.as != Saved::As::Copy;
 }

@@ -9,8 +9,8 @@ using ir::CallTensor;
 using ir::History;
 using From = CallPlan::PassedHistory::From;
 
-/// The argument that stands for an input has the first history of it; one that stands for a member
-/// of a group, that of the base.
+/// Whether an argument has this history anyway. The one that stands for an input has the input's
+/// first history. The one that stands for a member of a group has the base's first history.
 bool has_argument(const ir::Signature& signature, const History& history) {
   if (history.number > 0) return false;
   return history.tensor.is_group() ||
@@ -18,7 +18,7 @@ bool has_argument(const ir::Signature& signature, const History& history) {
           signature.inputs[static_cast<size_t>(history.tensor.index)].requires_grad);
 }
 
-/// Views of the base that the part rewrites, which have another history afterwards.
+/// The views of a base that the part rewrites. They have another history afterwards.
 std::vector<CallTensor> renewed_views(const ir::Signature& signature, const CallTensor& base) {
   std::vector<CallTensor> views;
   const ir::GroupFacts& group = signature.groups[static_cast<size_t>(base.index)];

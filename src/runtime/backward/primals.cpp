@@ -4,6 +4,7 @@
 #include "ops/memory/flat_memory.h"
 #include "ops/op_table.h"
 #include "ops/reads.h"
+#include "shapes/reach.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -43,12 +44,11 @@ struct Geometry {
   int64_t offset = 0;
 };
 
-/// Memory of its own in which a tensor lies as another one does in its: ops that count from the
-/// start of the storage must find it.
+/// New memory in which a tensor of this geometry lies at the same offset: ops that count from the
+/// start of the storage must find it there.
 at::Tensor empty_like_in_storage(const Geometry& geometry, const at::TensorOptions& options) {
-  int64_t end = geometry.offset + 1;
-  for (size_t i = 0; i < geometry.sizes.size(); ++i)
-    end += std::max<int64_t>(geometry.sizes[i] - 1, 0) * geometry.strides[i];
+  const int64_t end =
+      geometry.offset + std::max<int64_t>(shapes::reach(geometry.sizes, geometry.strides), 1);
   at::AutoDispatchBelowADInplaceOrView below;
   const at::Tensor memory = at::empty({end}, options);
   return at::empty({0}, options)
@@ -111,7 +111,8 @@ at::Tensor member_of(const at::Tensor& copy, bool is_root, const at::Tensor& ten
   return member;
 }
 
-/// The same memory, with the sizes and the place in autograd's graph that the tensor has now.
+/// A handle on the same memory, with the sizes and the place in autograd's graph that the tensor
+/// has now.
 at::Tensor handle_as_found(const at::Tensor& tensor) {
   if (tensor.is_view()) {
     at::AutoGradMode grad_mode(true);
@@ -124,7 +125,7 @@ at::Tensor handle_as_found(const at::Tensor& tensor) {
   return handle;
 }
 
-/// Says that a tensor has a history, where none will ever be walked.
+/// A node that only says that a tensor has a history. No backward ever runs it.
 struct NoHistory : autograd::Node {
   autograd::variable_list apply(autograd::variable_list&&) override { return {}; }
 };

@@ -13,8 +13,9 @@
 namespace tandem::runtime {
 namespace {
 
-/// Those of the result, if a tangent can have them: elements of an expanded result lie on top of
-/// each other. Dense ones in the same order allow every view that those allow.
+/// The strides of the result, if a tangent can have them. Elements of an expanded result lie on top
+/// of each other, so its tangent has dense strides in the same order. They allow every view that
+/// the result's strides allow.
 std::vector<int64_t> tangent_strides(const ir::TensorType& type) {
   const std::vector<int64_t> sizes = type.static_sizes(), strides = type.static_strides();
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -30,7 +31,7 @@ class Planner {
   CallPlan plan() {
     add_saved();
     for (size_t i = 0; i < split_.signature.inputs.size(); ++i) {
-      // The trace has asked for members of a group, whose stand-ins are the same kind of views.
+      // Members of a group were checked in the trace, whose stand-ins are the same kind of views.
       const ir::InputFacts& input = split_.signature.inputs[i];
       if (input.duplicate_of < 0 && input.history_changed && !split_.signature.is_view_of_group(i))
         plan_.checked.push_back(i);
@@ -78,8 +79,8 @@ class Planner {
       if (plan_.parts.size() <= part) plan_.parts.resize(part + 1);
       plan_.parts[part].tangents.push_back(i);
     }
-    // Eager's results have no connection with what no gradient flows to. Where the backward raises,
-    // it must get as far as it does in eager.
+    // As in eager, results are not connected with inputs to which no gradient flows. But where the
+    // backward raises, it must get as far as it does in eager.
     const bool raises = std::ranges::any_of(
         signature.tangents, [](const ir::TangentFacts& one) { return !one.raises.empty(); });
     for (size_t i = 0; i < signature.gradients.size(); ++i) {

@@ -107,15 +107,16 @@ class Lister {
           change.part = static_cast<size_t>(tangent.part);
       }
     }
-    // A storage that is given to another input comes before its memory is given back.
+    // A storage is given to another input before its own memory is given back: resized ones come
+    // last.
     std::ranges::stable_partition(changes, [&](const Change& change) {
       return !change.at.is_input() || facts(change.at).storage != ir::StorageChange::Resized;
     });
     return changes;
   }
 
-  /// A change comes after those whose outcome its node leads to. Histories have no cycles: one is
-  /// always ready.
+  /// A change comes after the changes to whose outcome its node leads. Histories have no cycles, so
+  /// one change is always ready.
   std::vector<Change> ordered(std::vector<Change> changes) const {
     std::vector<Change> order;
     while (!changes.empty()) {
@@ -192,7 +193,8 @@ class Lister {
       for (size_t i = 0; i < replay.graph.outputs().size(); ++i) {
         const auto result = static_cast<size_t>(replay.graph.outputs()[i].role.index);
         const ir::OutputFacts& output = signature_.outputs[result];
-        // A view made without grad is a leaf, even if it says that it requires grad: its base does.
+        // A view made without grad is a leaf, even if it says that it requires grad because its
+        // base does.
         planned.grad_modes.push_back(!output.is_leaf);
         if (time_of(replay, output) != when) continue;
         planned.made.push_back(i);
@@ -213,8 +215,8 @@ class Lister {
       return;
     }
     if (!output.own_history) return;
-    // What a custom function made of an input is a view of it, but has the function's history, and
-    // eager refuses to write it for that reason.
+    // What a custom function made of an input is a view of it, but has the function's history. For
+    // that reason eager refuses to write it.
     const bool custom = output.of_custom_function;
     for (const ir::TangentFacts& tangent : signature_.tangents) {
       if (tangent.of.tensor != output_at(result) || tangent.part > 0) continue;
@@ -354,8 +356,8 @@ class Lister {
            !std::ranges::all_of(signature_.outputs, plain_output);
   }
 
-  /// A view that was written has its grad_fn in eager; otherwise it would be made when first asked
-  /// for, and is_leaf() does not ask.
+  /// In eager a view that was written has its grad_fn at once. Here it would get one when first
+  /// asked for its history, and is_leaf() does not ask.
   void ask_histories(const std::vector<Change>& changes) {
     for (const Change& change : changes) {
       if (change.at.is_input()) add({.what = AskHistory, .at = change.at});

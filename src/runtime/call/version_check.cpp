@@ -12,8 +12,8 @@ namespace {
 
 namespace autograd = torch::autograd;
 
-/// The words are libtorch's, and others in each version: a double of the tensor goes through what
-/// the tensor went through, and libtorch says what it thinks of that.
+/// The words of the error differ between versions of libtorch, so libtorch itself raises it: a
+/// double of the tensor goes through what the tensor went through.
 [[noreturn]] void let_libtorch_raise(const at::Tensor& double_of,
                                      const autograd::SavedVariable& saved) {
   saved.unpack();

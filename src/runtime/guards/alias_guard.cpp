@@ -34,7 +34,8 @@ AliasGuard::AliasGuard(const ir::Signature& signature, const std::vector<GroupRo
     if (first && (facts.data_written || facts.storage != ir::StorageChange::None))
       written_.push_back(i);
     if (first && facts.version_delta != 0) moved_.push_back(i);
-    // A view whose version moves has more histories than writes that autograd sees explain.
+    // A view whose version moves has more histories than the writes that autograd sees would give
+    // it.
     const bool is_view = facts.histories > 1 + facts.history_changed;
     if (first && training_ && facts.version_delta != 0 && facts.requires_grad && !facts.is_leaf &&
         facts.requires_grad_after && !signature.is_view_of_group(i) &&
@@ -134,8 +135,8 @@ std::optional<std::string> AliasGuard::counter_mismatch(
       const bool same = libtorch::same_counter(*inputs[i]->unsafeGetTensorImpl(),
                                                *inputs[j]->unsafeGetTensorImpl());
       const bool was = counter_of_input_[i] == counter_of_input_[j];
-      // Counters that fell together add up what each would count; what is saved of the other input
-      // is outdated then, as in eager, and only a trace knows that.
+      // Two counters that have become one count the writes to both inputs. What was saved of the
+      // other input is outdated then, as in eager, and only a trace knows that.
       if (i == j || same == was || (same && !training_)) continue;
       return base::str(names_[i], " and ", names_[j], same ? " have" : " do not have",
                        " one version counter");

@@ -140,7 +140,8 @@ Guards::Guards(const GuardRows& rows, const ir::Signature& signature,
       lifted_offsets_(rows.lifted_offsets),
       argument_offsets_(rows.argument_offsets),
       were_loaded_(true) {
-  // What was an effect then is one in the graph. What is one since may have been left out.
+  // Ops that were marked as effectful at the compile are effects in the graph. Calls of an op that
+  // was marked since may have been left out.
   for (const std::string& op : ops::marked_effectful()) {
     TANDEM_REQUIRE(std::ranges::count(rows.effectful_ops, op) > 0, "bind", "mark_effectful(\"", op,
                    "\") was called in this process and not in the one that compiled the entry",
@@ -331,8 +332,8 @@ bool Guards::check_lifted(Fail&& fail) const {
 
 template <class Fail>
 bool Guards::check_lifted_memory(Fail&& fail) const {
-  // `.data()` of a parameter is a tensor of its own on the same storage; set_data() would part
-  // them.
+  // `.data()` of a parameter is another tensor on the same storage. set_data() would separate the
+  // two.
   for (const std::vector<size_t>& group : shared_storage_) {
     for (size_t i = 1; i < group.size(); ++i) {
       if (!lifted_[group[i]].storage().is_alias_of(lifted_[group[0]].storage())) {

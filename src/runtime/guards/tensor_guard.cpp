@@ -119,7 +119,7 @@ bool TensorGuard::matches_in_detail(const at::Tensor& tensor) const {
     return false;
   }
   // Entries know nothing of forward-mode derivatives: a tensor that carries one fits none of them.
-  // A write to its base may have given a view a history since; only the accessors look there.
+  // A write to the base may have given a view a history since, which only the accessors show.
   return !is_dual(tensor) && tensor.requires_grad() == requires_grad_ &&
          (!requires_grad_ || tensor.is_leaf() == leaf_);
 }

@@ -109,7 +109,8 @@ std::any check_write(BoxedCall& call) {
   if (c10::GradMode::is_enabled()) {
     Inputs& inputs = call.recording->inputs();
     const at::Tensor* real = inputs.real_of(written);
-    // Of one that has its history from here, the first write was looked at.
+    // If the trace has given the real tensor its history, its first write was looked at before
+    // that.
     if (real && real->is_view() && !inputs.histories().is_mirrored(*real))
       torch::autograd::check_inplace(*real, will_require_grad(call));
   }

@@ -55,7 +55,7 @@ Inputs::Inputs(Recording& recording, InputOptions options)
       host_memory_(recording) {}
 
 Inputs::~Inputs() {
-  // The last one first: of two that share a counter, the first one met it before any write.
+  // In reverse: of two tensors that share a counter, the first one was met before any write.
   for (Borrowed& one : borrowed_ | std::views::reverse) one.counter.set_version(one.version);
 }
 

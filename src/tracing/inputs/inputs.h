@@ -90,8 +90,8 @@ class Inputs {
   bool leave();
   /// An input on the same memory that the function has written; null if there is none.
   const StandIn* written_on_memory_of(const at::Tensor& tensor) const;
-  /// The n-th tensor of the arguments is nowhere read, but has a history inside the function: its
-  /// gradient is the one that arrives there, and goes no further.
+  /// Passes the n-th tensor of the arguments for a history inside the function: nobody reads the
+  /// tensor. Its gradient is what arrives at that history, and goes no further.
   void pass_for_history(size_t n, torch::autograd::Edge history);
 
   /// Arguments in order (undefined ones left out), then lifted tensors in order of first sight.

@@ -115,7 +115,8 @@ void note_first_state(StandIn& stand_in) {
   stand_in.requires_grad = stand_in.real.requires_grad();
   stand_in.is_leaf = stand_in.real.is_leaf();
   stand_in.version = stand_in.history_version = version_of(stand_in.tensor);
-  // Weak: a strong handle makes a growing resize_ throw, none lets the address be used again.
+  // Held weakly. A strong handle would make a growing resize_ throw. Without any handle another
+  // storage could get this address.
   stand_in.storage = stand_in.tensor.storage().getWeakStorageImpl();
   stand_in.storage_bytes = stand_in.tensor.storage().nbytes();
 }

@@ -114,7 +114,7 @@ int StackWalk::visit(_Unwind_Context* context, void* data) {
   }
   const size_t count = self.frames_.size();
   if (count > 0 && self.walk(frame, self.frames_)) {
-    // The rest is known; what was unwound is not, so that must be learnt.
+    // The frames further out are known. Those that were unwound were not, so they must be learnt.
     self.frames_.push_back(self.end_);
     unwinding.complete = true;
     return _URC_END_OF_STACK;

@@ -9,14 +9,14 @@
 /// Ways to call every op that has a decomposition.
 namespace tandem::test {
 
-using ops::testing::Arguments;
+using ops::Arguments;
 
 /// Makes operands of one dtype, the same in every run; layouts are drawn, too.
 class Draw {
  public:
   Draw(uint64_t seed, at::ScalarType dtype) : random(seed), dtype(dtype) {}
 
-  ops::testing::Random random;
+  ops::Random random;
   at::ScalarType dtype;
 
   int64_t integer(int64_t low, int64_t high) { return random.integer(low, high); }

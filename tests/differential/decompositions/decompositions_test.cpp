@@ -59,7 +59,7 @@ struct OneCall {
 OneCall one_call(const std::string& op, const Arguments& args) {
   OneCall result;
   ops::MetadataPropagator metadata;
-  const auto& arguments = ops::testing::find_op(op).schema().arguments();
+  const auto& arguments = ops::find_op(op).schema().arguments();
   Builder builder(result.graph);
   const auto value_of = [&](const at::Tensor& tensor) {
     if (!tensor.defined()) return ir::kNoValue;
@@ -341,7 +341,7 @@ TEST(Decompose, ABodyThatDeclinesLeavesNothingBehind) {
 
 TEST(DecompositionTable, EveryRowNamesAnOpAndHasAFormula) {
   for (const ops::DecompositionRow& row : ops::decomposition_rows()) {
-    ops::testing::find_op(std::string(row.op));
+    ops::find_op(std::string(row.op));
     EXPECT_FALSE(row.formula.empty()) << row.op;
   }
 }

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-namespace tandem::ops::testing {
+namespace tandem::ops {
 namespace {
 
 constexpr int kCallsPerCase = 200;
@@ -257,4 +257,4 @@ void expect_eager_metadata(const Case& test_case) {
   EXPECT_GE(compared, 1);
 }
 
-}  // namespace tandem::ops::testing
+}  // namespace tandem::ops

@@ -11,7 +11,7 @@
 #include <vector>
 
 /// Compares what the propagator says about a call with what eager makes of it on the CPU.
-namespace tandem::ops::testing {
+namespace tandem::ops {
 
 /// `aten::` is left out: `max.dim`.
 c10::OperatorHandle find_op(const std::string& name);
@@ -61,4 +61,4 @@ void expect_eager_metadata(const Case& test_case);
 /// a step is taken only.
 std::string difference(const TensorMeta& meta, const at::Tensor& tensor);
 
-}  // namespace tandem::ops::testing
+}  // namespace tandem::ops

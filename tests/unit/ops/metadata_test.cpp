@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-namespace tandem::ops::testing {
+namespace tandem::ops {
 namespace {
 
 const std::vector<MetaResult>& ask(MetadataPropagator& propagator, const std::string& name,
@@ -321,4 +321,4 @@ TEST(RegisteredMetaKernels, MakeCompositesOfTheseLeavesExact) {
 }
 
 }  // namespace
-}  // namespace tandem::ops::testing
+}  // namespace tandem::ops

@@ -11,7 +11,7 @@
 #include <set>
 #include <thread>
 
-namespace tandem::ops::testing {
+namespace tandem::ops {
 namespace {
 
 const OpInfo& facts(const std::string& name) { return info(find_op(name)); }
@@ -202,4 +202,4 @@ TEST(OpTable, AnswersEveryThreadAlike) {
 }
 
 }  // namespace
-}  // namespace tandem::ops::testing
+}  // namespace tandem::ops

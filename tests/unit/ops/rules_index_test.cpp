@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-namespace tandem::ops::testing {
+namespace tandem::ops {
 namespace {
 
 class IndexRules : public ::testing::TestWithParam<Case> {};
@@ -268,4 +268,4 @@ const Case kCases[] = {
 INSTANTIATE_TEST_SUITE_P(All, IndexRules, ::testing::ValuesIn(kCases), case_name);
 
 }  // namespace
-}  // namespace tandem::ops::testing
+}  // namespace tandem::ops

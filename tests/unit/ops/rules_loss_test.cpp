@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-namespace tandem::ops::testing {
+namespace tandem::ops {
 namespace {
 
 class LossRules : public ::testing::TestWithParam<Case> {};
@@ -358,4 +358,4 @@ const Case kCases[] = {
 INSTANTIATE_TEST_SUITE_P(All, LossRules, ::testing::ValuesIn(kCases), case_name);
 
 }  // namespace
-}  // namespace tandem::ops::testing
+}  // namespace tandem::ops

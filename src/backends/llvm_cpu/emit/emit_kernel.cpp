@@ -142,7 +142,8 @@ void KernelEmitter::emit_unit(Value* unit) {
 void KernelEmitter::emit_chunk(Value* chunk) {
   const auto along = static_cast<size_t>(plan_.vector_dim);
   const int64_t extent = kernel_.dims[along].extent;
-  // Relative to its chunk a walk has a length that is often constant: then no tail is generated.
+  // Counted from the start of its chunk, a walk often has a constant length: then no tail is
+  // generated.
   Value* size = b_.getInt64(static_cast<uint64_t>(plan_.chunk));
   Value* base = b_.CreateNSWMul(chunk, size);
   Value* length = size;
@@ -310,7 +311,7 @@ void KernelEmitter::emit(std::vector<Value*> buffers, Value* begin, Value* end, 
   }
   side_by_side_ = plan_.unroll;
   loop(begin, end, 1, [&](Value* unit) { emit_unit(unit); });
-  // Streamed results are on their way; whoever reads them next must find them.
+  // Streamed results may still be on their way to memory. Whoever reads them next must find them.
   if (plan_.streams) b_.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
   b_.CreateRet(b_.CreateLoad(b_.getInt32Ty(), failed_));
 }
@@ -325,8 +326,7 @@ Value* KernelEmitter::operand(int32_t at, int vector, bool as_vector) {
 }
 
 bool KernelEmitter::in_vector(const Instruction& line) const {
-  return plan_.vector_dim != kNone && (plan_.vector_is_kept || inside_inner_) &&
-         (lanes_differ(line.a) || lanes_differ(line.b) || lanes_differ(line.c));
+  return has_lanes() && (lanes_differ(line.a) || lanes_differ(line.b) || lanes_differ(line.c));
 }
 
 void KernelEmitter::emit_line(size_t at) {

@@ -83,6 +83,12 @@ Value* KernelEmitter::load_each_lane(Type* type, Value* place, Value* offsets, l
   return result;
 }
 
+int64_t KernelEmitter::lane_stride(const Access& access) const {
+  if (!has_lanes()) return 0;
+  if (plan_.vector_is_kept && buffer_of(access).role == BufferRole::Scratch) return 1;
+  return access.strides[static_cast<size_t>(plan_.vector_dim)];
+}
+
 void KernelEmitter::emit_load(size_t at) {
   const Instruction& line = kernel_.body[at];
   const Access& access = kernel_.accesses[static_cast<size_t>(line.slot)];
@@ -90,13 +96,9 @@ void KernelEmitter::emit_load(size_t at) {
   std::vector<Value*>& value = values_[at];
   Type* type = memory_type(b_.getContext(), buffer.dtype);
   const llvm::Align align(static_cast<uint64_t>(element_bytes(buffer.dtype)));
-  const bool vector_here = plan_.vector_dim != kNone && (plan_.vector_is_kept || inside_inner_);
-  const bool columns = vector_here && plan_.vector_is_kept && buffer.role == BufferRole::Scratch;
-  const int64_t stride = columns       ? 1
-                         : vector_here ? access.strides[static_cast<size_t>(plan_.vector_dim)]
-                                       : 0;
-  const bool indirect_differs = vector_here && lanes_differ(line.a);
-  const bool mask_differs = vector_here && lanes_differ(line.b);
+  const int64_t stride = lane_stride(access);
+  const bool indirect_differs = has_lanes() && lanes_differ(line.a);
+  const bool mask_differs = has_lanes() && lanes_differ(line.b);
 
   if (stride == 0 && !indirect_differs) {
     Value* place = address(access, 0, line.a == kNone ? nullptr : scalar(line.a));
@@ -182,11 +184,7 @@ void KernelEmitter::emit_store(const Instruction& line) {
   const Access& access = kernel_.accesses[static_cast<size_t>(line.slot)];
   const Buffer& buffer = buffer_of(access);
   const llvm::Align align(static_cast<uint64_t>(element_bytes(buffer.dtype)));
-  const bool vector_here = plan_.vector_dim != kNone && (plan_.vector_is_kept || inside_inner_);
-  const bool columns = vector_here && plan_.vector_is_kept && buffer.role == BufferRole::Scratch;
-  const int64_t stride = columns       ? 1
-                         : vector_here ? access.strides[static_cast<size_t>(plan_.vector_dim)]
-                                       : 0;
+  const int64_t stride = lane_stride(access);
   if (stride == 0) {
     // All lanes write the same place; the first one stands for them.
     Value* value = operand(line.a, 0, false);

@@ -69,6 +69,12 @@ class KernelEmitter {
   void emit_check(size_t at);
   llvm::Value* address(const loops::Access& access, int vector, llvm::Value* indirect);
   llvm::Value* lane_offsets(int64_t stride);
+  /// Whether the vector's dim is walked here.
+  bool has_lanes() const {
+    return plan_.vector_dim != loops::kNone && (plan_.vector_is_kept || inside_inner_);
+  }
+  /// From the element of one lane to that of the next; 0: all lanes mean the same element.
+  int64_t lane_stride(const loops::Access& access) const;
   bool lanes_differ(int32_t at) const {
     return at != loops::kNone && values_[static_cast<size_t>(at)].size() > 1;
   }

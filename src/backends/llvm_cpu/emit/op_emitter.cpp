@@ -162,8 +162,8 @@ Value* OpEmitter::unary_float(LoopOp op, Value* x) {
     case LoopOp::Neg:
       return b_.CreateFNeg(x);
     case LoopOp::Abs:
-      // InstCombine of LLVM 19 takes |x| > 0, joined with a test for NaN, for x > 0. It does not
-      // look through a fence, which is no instruction in the end.
+      // InstCombine of LLVM 19 wrongly turns |x| > 0, joined with a test for NaN, into x > 0. It
+      // does not look through this fence, which costs no instruction.
       return b_.CreateUnaryIntrinsic(llvm::Intrinsic::arithmetic_fence,
                                      b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x));
     case LoopOp::Sign: {

@@ -275,7 +275,7 @@ Value* VectorMath::sine_or_cosine(Value* x, bool cosine) {
   auto* from = b_.GetInsertBlock();
   auto* far = llvm::BasicBlock::Create(context, "far", function);
   auto* join = llvm::BasicBlock::Create(context, "joined", function);
-  // Cold: what is in registers is saved there, not on the usual way.
+  // Marked as rare, so that registers are saved around this call and not on the usual way.
   llvm::MDBuilder weights(context);
   b_.CreateCondBr(all_near, join, far, weights.createBranchWeights(1 << 20, 1));
   b_.SetInsertPoint(far);

@@ -40,7 +40,7 @@ class VectorMath {
   llvm::Value* sqrt(llvm::Value* x);
 
   /// libm's function, one call a lane. `name` is libm's for double ("pow"); floats take its "f"
-  /// form. loader.cpp lists the functions that can be called.
+  /// form. runtime_functions.cpp lists the functions that can be called.
   llvm::Value* call_each_lane(const std::string& name, std::span<llvm::Value* const> operands);
 
   /// One call without operands that differ by lane: a function of one lane's values. Public for the
@@ -50,8 +50,8 @@ class VectorMath {
 
  private:
   struct LogParts {
-    llvm::Value* mantissa_log;  // log of the part in [sqrt(1/2), sqrt(2))
-    llvm::Value* exponent;      // as a float
+    llvm::Value* above_one;  // the mantissa, in [sqrt(1/2), sqrt(2)), less one
+    llvm::Value* exponent;   // as a float
   };
 
   bool is_single(llvm::Value* x) const { return x->getType()->getScalarType()->isFloatTy(); }

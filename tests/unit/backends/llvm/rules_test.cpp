@@ -2,6 +2,7 @@
 #include "loops/host/host_list.h"
 #include "loops/host/kernel_backend.h"
 #include "loops/rules/rule.h"
+#include "support/same_bits.h"
 #include "tandem/ir/text.h"
 #include "tandem/tandem.h"
 #include "unit/backends/llvm/rule_cases.h"
@@ -124,25 +125,12 @@ std::vector<const RuleCase*> cases_of(at::ScalarType dtype) {
   return cases;
 }
 
-double epsilon(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kBFloat16:
-      return 0x1p-7;
-    case at::kHalf:
-      return 0x1p-10;
-    case at::kFloat:
-      return 0x1p-23;
-    default:
-      return 0x1p-52;
-  }
-}
-
 /// Where a result breaks its promise; `wide` is eager's in float64.
 Tensor broken(Promise promise, const Tensor& got, const Tensor& eager, const Tensor& wide) {
   const Tensor a = got.to(at::kDouble), b = eager.to(at::kDouble);
   const Tensor differs = (a != b) & ((a == a) | (b == b));
   if (promise == Promise::Bits || !c10::isFloatingType(got.scalar_type())) return differs;
-  const double eps = epsilon(got.scalar_type());
+  const double eps = test::eps_of(got.scalar_type());
   Tensor bound = (b - wide).abs();
   if (promise == Promise::Near) {
     bound = bound + 2 * eps * wide.abs();

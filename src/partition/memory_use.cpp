@@ -1,4 +1,4 @@
-#include "partition/memory_course.h"
+#include "partition/memory_use.h"
 
 #include "ops/memory/memory_roots.h"
 #include "ops/op_table.h"
@@ -240,24 +240,24 @@ std::vector<ir::NodeId> order_of(const ir::Graph& graph) {
 
 namespace {
 
-MemoryCourse course_of(const ir::Graph& graph, std::span<const ir::NodeId> order, Ledger ledger) {
-  MemoryCourse course;
+MemoryUse use_of(const ir::Graph& graph, std::span<const ir::NodeId> order, Ledger ledger) {
+  MemoryUse use;
   for (ir::NodeId id : order) {
     const ir::Node& node = graph.node(id);
     const int64_t taken = ledger.taken_by(node), freed = ledger.freed_by(node);
     const int64_t over = ledger.takes_over(node) ? taken : 0;
-    course.peak = std::max(course.peak, course.end + taken - over);
-    course.end += taken - freed;
+    use.peak = std::max(use.peak, use.end + taken - over);
+    use.end += taken - freed;
     ledger.run(node, [](ir::ValueId) {});
   }
-  return course;
+  return use;
 }
 
 }  // namespace
 
-MemoryCourse memory_course(const ir::Graph& graph, std::span<const ir::NodeId> order,
-                           std::span<const int64_t> released) {
-  return course_of(graph, order, Ledger(graph, released));
+MemoryUse memory_use(const ir::Graph& graph, std::span<const ir::NodeId> order,
+                     std::span<const int64_t> released) {
+  return use_of(graph, order, Ledger(graph, released));
 }
 
 std::vector<int64_t> released_bytes(const Split& split) {
@@ -275,7 +275,7 @@ void schedule_for_memory(ir::Graph& graph, std::span<const int64_t> released) {
   const Ledger ledger(graph, released);
   const std::vector<ir::NodeId> before = order_of(graph);
   const std::vector<ir::NodeId> after = Order(graph, ledger).run();
-  if (course_of(graph, after, ledger).peak >= course_of(graph, before, ledger).peak) return;
+  if (use_of(graph, after, ledger).peak >= use_of(graph, before, ledger).peak) return;
   for (size_t i = after.size(); i-- > 1;)
     graph.move_before(graph.node(after[i - 1]), graph.node(after[i]));
 }

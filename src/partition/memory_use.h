@@ -9,8 +9,8 @@
 
 namespace tandem::partition {
 
-/// Bytes while a graph runs, over the level before its first node.
-struct MemoryCourse {
+/// The memory use of a graph: bytes while it runs, over the level before its first node.
+struct MemoryUse {
   int64_t peak = 0;
   int64_t end = 0;  // after the last node: the results, less inputs that went
 };
@@ -19,8 +19,8 @@ struct MemoryCourse {
 /// memory when it is computed and gives it back after its last reader, a view takes none, a
 /// pointwise op takes over an operand that dies with it. Workspaces inside kernels do not show.
 /// `released`: by input, the bytes that go with its last use.
-MemoryCourse memory_course(const ir::Graph& graph, std::span<const ir::NodeId> order,
-                           std::span<const int64_t> released);
+MemoryUse memory_use(const ir::Graph& graph, std::span<const ir::NodeId> order,
+                     std::span<const int64_t> released);
 
 /// The nodes as they stand.
 std::vector<ir::NodeId> order_of(const ir::Graph& graph);

@@ -1,4 +1,4 @@
-#include "partition/memory_course.h"
+#include "partition/memory_use.h"
 
 #include "support/graph_text.h"
 #include "tandem/ir/text.h"
@@ -10,11 +10,11 @@
 namespace tandem::partition {
 namespace {
 
-MemoryCourse course(const ir::Graph& graph, std::vector<int64_t> released = {}) {
-  return memory_course(graph, order_of(graph), released);
+MemoryUse use_of(const ir::Graph& graph, std::vector<int64_t> released = {}) {
+  return memory_use(graph, order_of(graph), released);
 }
 
-TEST(MemoryCourse, AValueLivesFromItsMakerToItsLastReader) {
+TEST(MemoryUse, AValueLivesFromItsMakerToItsLastReader) {
   const ir::Graph graph = ir::parse(R"(
     graph g(%x: f32[10] user_input 0) {
       %a: f32[10] = aten.mm(%x, %x)
@@ -22,11 +22,11 @@ TEST(MemoryCourse, AValueLivesFromItsMakerToItsLastReader) {
       %c: f32[10] = aten.mm(%b, %b)
       return %c: output 0
     })");
-  EXPECT_EQ(course(graph).peak, 80);
-  EXPECT_EQ(course(graph).end, 40);
+  EXPECT_EQ(use_of(graph).peak, 80);
+  EXPECT_EQ(use_of(graph).end, 40);
 }
 
-TEST(MemoryCourse, AViewTakesNothingAndKeepsWhatItShows) {
+TEST(MemoryUse, AViewTakesNothingAndKeepsWhatItShows) {
   const ir::Graph graph = ir::parse(R"(
     graph g(%x: f32[10] user_input 0) {
       %a: f32[10] = aten.exp(%x)
@@ -34,28 +34,28 @@ TEST(MemoryCourse, AViewTakesNothingAndKeepsWhatItShows) {
       %s: f32[] = aten.sum(%v, dtype=none)
       return %s: output 0
     })");
-  EXPECT_EQ(course(graph).peak, 44);
-  EXPECT_EQ(course(graph).end, 4);
+  EXPECT_EQ(use_of(graph).peak, 44);
+  EXPECT_EQ(use_of(graph).end, 4);
 }
 
-TEST(MemoryCourse, APointwiseOpTakesOverAnOperandThatDiesWithIt) {
+TEST(MemoryUse, APointwiseOpTakesOverAnOperandThatDiesWithIt) {
   const ir::Graph graph = ir::parse(R"(
     graph g(%x: f32[10] user_input 0) {
       %a: f32[10] = aten.exp(%x)
       %b: f32[10] = aten.sin(%a)
       return %b: output 0
     })");
-  EXPECT_EQ(course(graph).peak, 40);
+  EXPECT_EQ(use_of(graph).peak, 40);
 }
 
-TEST(MemoryCourse, AnInputThatIsReleasedGivesItsBytesBack) {
+TEST(MemoryUse, AnInputThatIsReleasedGivesItsBytesBack) {
   const ir::Graph graph = ir::parse(R"(
     graph g(%x: f32[10] saved 0) {
       %s: f32[] = aten.sum(%x, dtype=none)
       return %s: grad 0
     })");
-  EXPECT_EQ(course(graph, {40}).end, 4 - 40);
-  EXPECT_EQ(course(graph, {0}).end, 4);
+  EXPECT_EQ(use_of(graph, {40}).end, 4 - 40);
+  EXPECT_EQ(use_of(graph, {0}).end, 4);
 }
 
 // Both large values would live at once; the sums let each go before the next comes.
@@ -70,9 +70,9 @@ constexpr const char* kTwoSums = R"(
 
 TEST(ScheduleForMemory, WhatFreesMemoryComesEarly) {
   ir::Graph graph = ir::parse(kTwoSums);
-  EXPECT_EQ(course(graph).peak, 804);
+  EXPECT_EQ(use_of(graph).peak, 804);
   schedule_for_memory(graph, {});
-  EXPECT_EQ(course(graph).peak, 408);
+  EXPECT_EQ(use_of(graph).peak, 408);
   EXPECT_GRAPH_EQ(graph, R"(
     graph g(%x: f32[10] user_input 0) {
       %a: f32[10, 10] = aten.mm(%x, %x)
@@ -99,7 +99,7 @@ TEST(ScheduleForMemory, DrawsKeepTheirOrder) {
       draws.push_back(graph.value(node.results()[0]).tensor_type()->bytes());
   });
   EXPECT_EQ(draws, (std::vector<int64_t>{400, 800}));
-  EXPECT_EQ(course(graph).peak, 808);
+  EXPECT_EQ(use_of(graph).peak, 808);
 }
 
 TEST(ScheduleForMemory, AGraphThatWritesToItsInputsStays) {
