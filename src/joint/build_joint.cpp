@@ -23,8 +23,6 @@
 namespace tandem::joint {
 namespace {
 
-using tracing::StandIn;
-
 class Builder {
  public:
   Builder(tracing::Trace& trace, signature::Reading reading)

@@ -13,7 +13,7 @@ Split default_partition(const Joint& joint, const Options&) {
   Split split;
   split.signature = joint.signature;
   ir::Graph whole = joint.graph;
-  // Before anything is saved: what only a dead node reads need not be.
+  // Dead nodes go before anything is saved: what only they read need not be kept.
   passes::remove_dead_nodes(whole);
   if (!partition::has_backward(whole)) {
     split.forward = partition::forward_half(whole, {});
@@ -25,7 +25,7 @@ Split default_partition(const Joint& joint, const Options&) {
     split.saved.push_back(partition::describe(whole, value));
   split.forward = partition::forward_half(whole, saved);
   split.backward = partition::backward_half(whole, saved, partition::is_repeatable);
-  // Not before: what the backward recorded for itself stays there.
+  // After the cut, so that the backward keeps what it has recorded for itself.
   passes::merge_duplicates(split.forward);
   passes::merge_duplicates(split.backward);
   return split;

@@ -89,8 +89,8 @@ ir::Graph backward_half(const ir::Graph& joint, std::span<const SavedValue> save
     backward.replace_all_uses(saved[i].value, input);
     order.push_back(input);
   }
-  // Draws and effects of the forward have happened there. What is left of the forward is what is
-  // made again.
+  // Draws and effects of the forward have happened in the forward. Its other nodes are here only to
+  // be computed again.
   backward.for_each_node_reversed([&](ir::Node& node) {
     const bool recorded_here = node.phase() == ir::Phase::Backward;
     if (!is_read(backward, node)) {

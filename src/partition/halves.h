@@ -10,13 +10,13 @@ namespace tandem::partition {
 /// Whether there is anything for a backward to do.
 bool has_backward(const ir::Graph& joint);
 
-/// What computes the results and the saved values: the inputs of the joint without tangents in,
-/// `mutated`, `output`, `base`, then `saved` out. Draws and effects of the forward stay, read or
-/// not. Ids mean what they mean in the joint.
+/// The half that computes the results and the saved values. Inputs: those of the joint without
+/// tangents. Outputs: `mutated`, `output`, `base`, then `saved`. Draws and effects of the forward
+/// stay, read or not. Ids mean what they mean in the joint.
 ir::Graph forward_half(const ir::Graph& joint, std::span<const SavedValue> saved);
 
-/// What computes the gradients from saved values and tangents. Draws and effects of the forward are
-/// gone; of its other nodes those are left that are read, which `may_repeat` must allow.
+/// The half that computes the gradients from saved values and tangents. Draws and effects of the
+/// forward are gone. Its other nodes stay where they are read, which `may_repeat` must allow.
 ir::Graph backward_half(const ir::Graph& joint, std::span<const SavedValue> saved,
                         bool (*may_repeat)(const ir::Node&));
 

@@ -23,7 +23,7 @@ class Keeping {
   std::optional<Saved::How> how(ir::ValueId value) const;
   /// What to keep so that the backward has a value: the value itself, or the input that it is a
   /// view of, if eager keeps that: a hidden view of it would not notice that somebody writes to it.
-  ir::ValueId stand_in(ir::ValueId value) const {
+  ir::ValueId value_to_keep(ir::ValueId value) const {
     return is_kept_by_eager(root(value)) ? memory(value) : value;
   }
   /// The value whose memory it shows: an input, a constant, or what a node has made.

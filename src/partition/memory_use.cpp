@@ -84,7 +84,7 @@ class Ledger {
            ops::inplace_overload(node.op()).has_value();
   }
 
-  /// Notes that the node has run. `fn` gets the roots that have one reader left.
+  /// Notes that the node has run. `fn` gets each root that has one reader left.
   template <class Fn>
   void run(const ir::Node& node, const Fn& fn) {
     for (ir::ValueId root : roots_read(node)) {
@@ -119,7 +119,8 @@ class Ledger {
   std::vector<ir::ValueId> read_;
 };
 
-/// Greedy: what frees memory as soon as it can run, everything else in the order that it had.
+/// A greedy order: nodes that free memory run as soon as they can, all others in the order that
+/// they had.
 class Order {
  public:
   Order(const ir::Graph& graph, Ledger ledger)

@@ -274,7 +274,7 @@ class Folder {
       const auto number = fill_value(graph_, *id);
       if (!number) return std::nullopt;
       const ir::TensorType& operand_type = *graph_.value(*id).tensor_type();
-      // Tensors without dimensions give way in promotion, so the stand-in has a dimension if the
+      // Tensors without dimensions give way in promotion, so this one has a dimension if the
       // operand has any.
       stack.emplace_back(
           at::full(operand_type.rank() == 0 ? std::vector<int64_t>{} : std::vector<int64_t>{1},

@@ -21,7 +21,7 @@ bool writes(const ir::Node& node) {
   return node.kind() == ir::NodeKind::Op && ops::info(node.op()).writes();
 }
 
-/// Values whose memory somebody outside the graph gets hold of, or some op writes to.
+/// Values whose memory the caller gets, or some op writes to.
 class PinnedValues {
  public:
   explicit PinnedValues(const ir::Graph& graph)
@@ -114,7 +114,7 @@ bool same_results(const ir::Graph& graph, const ir::Node& a, const ir::Node& b) 
   });
 }
 
-// Only what the host can read cheaply; a constant elsewhere is nobody's duplicate.
+// Only constants that the host can read cheaply are compared: others count as different.
 bool comparable(const at::Tensor& constant) {
   return constant.device().is_cpu() && constant.layout() == c10::kStrided &&
          constant.is_contiguous();

@@ -16,7 +16,8 @@ namespace {
 
 constexpr size_t kLongestText = 240;
 
-/// What was compiled and what a trace gives now; empty if there is no such thing.
+/// The text of what was compiled and of what a trace gives now. A text is empty if there is no such
+/// thing.
 struct Difference {
   std::string what, compiled, now;
 };
@@ -101,7 +102,8 @@ std::vector<ir::NodeId> node_order(const ir::Graph& graph) {
   return order;
 }
 
-/// Texts leave large constants out. Nothing if both are the same constant or none.
+/// The texts leave large constants out, so these are compared here. Nothing if both are equal, or
+/// are no constants.
 std::optional<Difference> constant_difference(const ir::Node& compiled, const ir::Node& now) {
   if (compiled.kind() != ir::NodeKind::Constant) return std::nullopt;
   const auto a = ir::constant_bytes(compiled.constant()), b = ir::constant_bytes(now.constant());
@@ -139,7 +141,8 @@ void compare_graphs(const ir::Graph& compiled, const ir::Graph& now) {
     const std::string a = output_line(compiled, names, i), b = output_line(now, names_now, i);
     if (a != b) report({base::str("output ", i), a, b});
   }
-  // Equal texts, different hashes: what the text leaves out, such as the phase of a node.
+  // The texts are equal, but the hashes are not: the difference is in what texts leave out, such as
+  // the phase of a node.
   report({"the graph", base::str(lines.size(), " nodes"), base::str(lines_now.size(), " nodes")});
 }
 

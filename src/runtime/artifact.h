@@ -22,8 +22,8 @@ struct AllowedDifferences {
   Random random = Random::eager;
 };
 
-/// A graph as its backend has lowered it. Another process has neither, or only bytes: then bind()
-/// makes what runs of the bytes, or of the graph.
+/// A graph as its backend has lowered it. In another process there is no executable, and at most
+/// the bytes of one: bind() makes it of those, or of the graph.
 struct Kernels {
   std::shared_ptr<Executable> ready{};
   ir::Bytes stored{};  // what Executable::save() said
@@ -38,9 +38,9 @@ struct Backward {
   Kernels kernels{};
 };
 
-/// An entry as data: all that runs it, but for the tensors, modules and generators of a process
-/// that it refers to. Plan and versions to check follow from the signature and the graphs. What
-/// lower makes, what bind() makes an entry of, and what is stored.
+/// An entry as data: all that runs it, except the tensors, modules and generators of the process.
+/// The plan and the versions to check follow from the signature and the graphs. lower makes it,
+/// bind() makes an entry of it, and it is what is stored.
 struct Artifact {
   std::string tandem{}, libtorch{};  // versions, of one that was stored
   std::string backend{};             // by name

@@ -12,7 +12,7 @@ void load(Kernels& kernels, const ir::Graph& graph, const CompileContext& contex
   if (kernels.ready) return;
   if (!kernels.stored.data.empty())
     kernels.ready = backend.load(kernels.stored.data, graph, context);
-  // Of a backend that stores nothing, or that has other plans for this machine.
+  // The backend has stored nothing, or cannot use it on this machine.
   if (!kernels.ready) kernels.ready = backend.compile(graph, context);
   kernels.stored.data.clear();
 }

@@ -15,8 +15,8 @@ namespace autograd = torch::autograd;
 namespace functionalization = at::functionalization;
 using tracing::StandIn;
 
-/// The history before and after tells what autograd saw; counters of no-grad and hidden writes do
-/// not.
+/// Whether autograd saw a write: the histories before and after show it, the counters do not, since
+/// they count writes without grad, too.
 bool history_changed(const at::Tensor& tensor, const autograd::Edge& before) {
   return tensor.requires_grad() && !tensor.is_leaf() &&
          !(autograd::impl::gradient_edge(tensor) == before);

@@ -11,8 +11,6 @@ namespace tandem::test {
 namespace {
 
 using at::Tensor;
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
 
 Tensor leaf(at::IntArrayRef sizes) { return torch::randn(sizes).set_requires_grad(true); }
 

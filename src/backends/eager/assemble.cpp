@@ -128,7 +128,7 @@ class Assembler {
     return {Source::Kind::Constant, false, static_cast<int32_t>(program_.constants.size() - 1)};
   }
 
-  /// What the types can tell: the rest, whether anybody else sees the memory, shows at run time.
+  /// Judges by what types can tell. Whether anybody else sees the memory shows at run time.
   static bool can_reuse_operand(const ir::Graph& graph, const ir::Node& node) {
     if (ops::info(node.op()).work != ops::Work::Pointwise) return false;
     if (node.results().size() != 1 || node.results()[0] == ir::kNoValue || node.operands().empty())

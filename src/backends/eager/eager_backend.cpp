@@ -63,8 +63,8 @@ class Interpreter {
   void execute(const Instruction& instruction) {
     for (const Argument& argument : instruction.arguments)
       ops::push(stack_, argument, [this](const Source& source) { return take(source); });
-    // Asked when all operands are on the stack: a view of operand 0 among them counts as a second
-    // owner.
+    // Asked when all operands are on the stack: if one of them is a view of operand 0, it counts as
+    // a second owner.
     const bool overwrite =
         instruction.inplace.has_value() && may_overwrite(stack_.front().toTensor());
     const bool copy = instruction.reshape.has_value() && !stack_.front().toTensor().is_contiguous();
@@ -72,7 +72,7 @@ class Interpreter {
      : copy    ? *instruction.reshape
                : instruction.op)
         .callBoxed(stack_);
-    // A write may be recorded without its result, which is an argument.
+    // A write whose result is an argument may be recorded without a result.
     if (instruction.results.empty()) return stack_.clear();
     ops::pop_results(stack_, instruction.shape, [&](size_t index, c10::IValue value) {
       const int32_t slot = instruction.results[index];

@@ -205,8 +205,8 @@ class Fuser {
     for (const Reading& reading : reads) {
       const ir::ValueId memory = root(reading.value);
       if (group_of(memory) == index) {
-        const Shown shown = views_.behind(reading.value);
-        if (reading.memory || shown.picks) return false;
+        const ViewSource source = views_.behind(reading.value);
+        if (reading.memory || source.picks) return false;
       } else {
         needed = std::max(needed, level_of(reading.value) + 1);
       }

@@ -137,11 +137,11 @@ bool is_expanded(const ir::Graph& graph, ir::ValueId id) {
 Views::Views(const ir::Graph& graph)
     : graph_(graph),
       steps_(graph.value_limit()),
-      shown_(graph.value_limit()),
+      sources_(graph.value_limit()),
       addresses_(graph.value_limit()),
       loose_(graph.value_limit(), false) {
   auto stands_alone = [&](ir::ValueId id) {
-    shown_[static_cast<size_t>(id)] = {id, false};
+    sources_[static_cast<size_t>(id)] = {id, false};
     addresses_[static_cast<size_t>(id)] = {id, 0};
   };
   for (ir::ValueId input : graph.inputs()) {
@@ -163,8 +163,8 @@ Views::Views(const ir::Graph& graph)
         step.reset();
         continue;
       }
-      shown_[static_cast<size_t>(id)] = {shown_[from].value,
-                                         shown_[from].picks || step->shape == ViewShape::Picked};
+      sources_[static_cast<size_t>(id)] = {
+          sources_[from].value, sources_[from].picks || step->shape == ViewShape::Picked};
       addresses_[static_cast<size_t>(id)] = {addresses_[from].root,
                                              addresses_[from].offset + step->offset};
     }

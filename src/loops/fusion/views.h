@@ -32,7 +32,7 @@ struct Address {
 
 /// What lies behind the views of a chain. `picks`: some view on the way picks elements, and the
 /// value is what they are picked from; otherwise the views only renumber the elements.
-struct Shown {
+struct ViewSource {
   ir::ValueId value = ir::kNoValue;
   bool picks = false;
 };
@@ -52,7 +52,7 @@ class Views {
   bool is_folded(const ir::Node& node) const;
   /// What a view is taken of.
   ir::ValueId source(ir::ValueId view) const;
-  Shown behind(ir::ValueId id) const { return shown_[static_cast<size_t>(id)]; }
+  ViewSource behind(ir::ValueId id) const { return sources_[static_cast<size_t>(id)]; }
   const Address& address(ir::ValueId id) const { return addresses_[static_cast<size_t>(id)]; }
   /// A tangent in the strides of expand(), or a view of one. No copy can be laid out like that, so
   /// it comes in whatever strides it has: no kernel may read it, and only libtorch makes views of
@@ -62,7 +62,7 @@ class Views {
  private:
   const ir::Graph& graph_;
   std::vector<std::optional<ViewStep>> steps_;
-  std::vector<Shown> shown_;
+  std::vector<ViewSource> sources_;
   std::vector<Address> addresses_;
   std::vector<bool> loose_;
 };

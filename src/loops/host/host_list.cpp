@@ -255,7 +255,7 @@ class Lowering {
         end = static_cast<int32_t>(i);
       });
     }
-    std::vector<Need> needs;
+    std::vector<MemoryNeed> needs;
     std::vector<size_t> tensors;
     for (size_t i = 0; i < list_.tensors.size(); ++i) {
       const OutputTensor& tensor = list_.tensors[i];

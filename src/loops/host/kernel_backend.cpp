@@ -99,7 +99,7 @@ class LlvmBackend final : public Backend {
 
   Decompositions decompositions(Rounding rounding, Random random) const override {
     Decompositions table = Decompositions::standard(rounding);
-    // A rule would never be reached behind a decomposition of its op, so it takes its place.
+    // An op with a rule is not decomposed: its rule would never be reached.
     for (const Rule* rule : all_rules()) {
       const std::string op = full_name(*rule);
       if (table.rows().contains(op)) table.keep(op);

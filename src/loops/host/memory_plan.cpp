@@ -4,7 +4,7 @@
 #include <numeric>
 
 namespace tandem::loops {
-MemoryPlan plan_memory(const std::vector<Need>& needs, int64_t alignment) {
+MemoryPlan plan_memory(const std::vector<MemoryNeed>& needs, int64_t alignment) {
   const auto aligned = [&](int64_t bytes) {
     return (bytes + alignment - 1) / alignment * alignment;
   };
@@ -17,10 +17,10 @@ MemoryPlan plan_memory(const std::vector<Need>& needs, int64_t alignment) {
   plan.offsets.assign(needs.size(), 0);
   std::vector<size_t> placed;  // by offset
   for (size_t next : order) {
-    const Need& need = needs[next];
+    const MemoryNeed& need = needs[next];
     int64_t offset = 0;
     for (size_t other : placed) {
-      const Need& taken = needs[other];
+      const MemoryNeed& taken = needs[other];
       if (taken.end < need.begin || need.end < taken.begin) continue;
       if (offset + need.bytes <= plan.offsets[other]) break;  // fits into the gap before it
       offset = std::max(offset, plan.offsets[other] + aligned(taken.bytes));

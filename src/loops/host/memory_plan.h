@@ -6,7 +6,7 @@
 namespace tandem::loops {
 
 /// Memory that is needed from one step to another, both included.
-struct Need {
+struct MemoryNeed {
   int64_t bytes = 0;
   int32_t begin = 0, end = 0;
 };
@@ -18,6 +18,6 @@ struct MemoryPlan {
 
 /// Places for all of them in one block: needs that overlap in time do not overlap in memory. The
 /// largest first, each at the lowest place that is free while it lives.
-MemoryPlan plan_memory(const std::vector<Need>& needs, int64_t alignment);
+MemoryPlan plan_memory(const std::vector<MemoryNeed>& needs, int64_t alignment);
 
 }  // namespace tandem::loops

@@ -156,7 +156,7 @@ class Keeper {
 
   std::vector<SavedValue> run() {
     std::vector<bool> kept(index(graph_.size()), false);
-    for (Item item : chooser_.chosen()) kept[index(stand_in(item))] = true;
+    for (Item item : chooser_.chosen()) kept[index(item_to_keep(item))] = true;
     std::vector<SavedValue> saved;
     for (Item item = 0; item < graph_.size(); ++item) {
       if (!kept[index(item)] || is_view_of_kept(item, kept)) continue;
@@ -168,8 +168,8 @@ class Keeper {
   }
 
  private:
-  Item stand_in(Item item) const {
-    return graph_.of(chooser_.keeping().stand_in(graph_[item].value));
+  Item item_to_keep(Item item) const {
+    return graph_.of(chooser_.keeping().value_to_keep(graph_[item].value));
   }
 
   /// Made again from what is kept in any case.

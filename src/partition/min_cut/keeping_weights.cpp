@@ -27,7 +27,7 @@ KeepingWeight weight_of(const CutGraph& graph, const Keeping& keeping, Item item
   const ItemFacts& facts = graph[item];
   if (facts.value == ir::kNoValue) return {FlowNetwork::kInfinite, "it is no single value"};
   if (facts.is_number) return {FlowNetwork::kInfinite, "it is a number"};
-  const ir::ValueId kept = keeping.stand_in(facts.value);
+  const ir::ValueId kept = keeping.value_to_keep(facts.value);
   const std::optional<Saved::How> how = keeping.how(kept);
   if (!how) return {FlowNetwork::kInfinite, "a copy of it would have other strides"};
   const int64_t memory = with_surcharge(graph[graph.of(facts.memory)].bytes, distance);
@@ -48,7 +48,7 @@ KeepingWeight plain_weight_of(const CutGraph& graph, const Keeping& keeping, Ite
   const ItemFacts& facts = graph[item];
   const KeepingWeight weight = weight_of(graph, keeping, item, 0);
   if (weight.bytes == FlowNetwork::kInfinite) return weight;
-  const ir::ValueId kept = keeping.stand_in(facts.value);
+  const ir::ValueId kept = keeping.value_to_keep(facts.value);
   const bool is_copy = keeping.how(kept)->as == Saved::As::Copy;
   const bool is_free =
       !is_copy && (!facts.in_backward || facts.is_view) && keeping.is_visible(facts.value);

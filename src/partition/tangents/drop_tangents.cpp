@@ -88,7 +88,7 @@ class Specialiser {
   }
 
  private:
-  /// Draws and effects where eager's backward does not come along.
+  /// Finds the draws and effects that eager's backward does not reach.
   void find_unreached(const std::vector<bool>& defined,
                       const std::vector<ir::EffectFacts>& effects) {
     if (effects.empty()) return;
@@ -160,7 +160,8 @@ class Specialiser {
     });
   }
 
-  // Autograd sums the gradients of a value that is used twice; eager's sum has one term less then.
+  // Autograd sums the gradients of a value that is used twice. If one of them is undefined, eager's
+  // sum has one term less.
   void drop_from_sum(ir::Node& node) {
     if (!is_add(node) || of(node.results()[0]) != Dependence::Defined) return;
     const auto* alpha = node.operands()[2].get_if<ir::Size>();
@@ -233,8 +234,8 @@ class Specialiser {
         .results()[0];
   }
 
-  /// The backward of `split` and its kin joins gradients that belong to different formulas: for one
-  /// that is undefined eager has zeros, whatever the formula would make of zeros.
+  /// The backward of `split` and its kin joins gradients of different formulas. Where one of them
+  /// is undefined eager puts zeros, whatever the formula would make of zeros.
   bool is_zero_in_list(ir::ValueId id, const ir::Node& node) const {
     if (of(id) == Dependence::Zero) return true;
     if (of(id) != Dependence::Silent || !is_floating(graph_.value(id))) return false;

@@ -15,10 +15,10 @@ class MemoryFacts {
  public:
   explicit MemoryFacts(const ir::Graph& graph);
 
-  /// Whether `copy`, which has memory of its own, may be `source`, which holds the same elements:
-  /// not if the caller gets the copy, if anybody writes to either, if an op addresses it from the
-  /// start of its storage, or if the backward would read the caller's memory where eager reads a
-  /// copy that was made in the forward.
+  /// Whether `copy`, which has memory of its own, may be `source`, which holds the same elements.
+  /// It may not if the caller gets the copy, if anybody writes to either, or if an op addresses it
+  /// from the start of its storage. Nor if the backward would then read the caller's memory, where
+  /// eager reads a copy that the forward made.
   bool may_leave_out(ir::ValueId copy, ir::ValueId source) const;
   /// Whether the caller gets this memory, or somebody writes to it.
   bool is_pinned(ir::ValueId value) const;

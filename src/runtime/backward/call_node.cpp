@@ -33,8 +33,8 @@ const autograd::AutogradMeta& meta_of(const at::Tensor& leaf) {
       libtorch::autograd_meta(*leaf.unsafeGetTensorImpl()));
 }
 
-/// Whether a kept list still leads to the accumulators that the leaves have now: set_data() with
-/// another dtype takes them away.
+/// Whether a kept list still leads to the accumulators that the leaves have now. set_data() with
+/// another dtype gives a leaf a new one.
 bool leads_to_leaves(const autograd::edge_list& edges, const CallPlan::Part& part,
                      std::span<const at::Tensor> inputs) {
   if (edges.size() != part.edges.size()) return false;
@@ -81,8 +81,8 @@ void CallNode::keep_leaf_edges() {
   const size_t first_leaf = part.edges.size() - part.leaves.size();
   autograd::edge_list kept = std::move(next_edges_);
   next_edges_.clear();
-  // The base class frees a long chain of nodes one after the other, not one inside the other: it
-  // must still find the edges that lead on. Nor may the pool keep the caller's graph alive.
+  // The base class must still find the edges that lead on: it frees a long chain of nodes one after
+  // the other instead of recursively. And the pool must not keep the caller's graph alive.
   next_edges_.reserve(first_leaf);
   for (size_t i = 0; i < first_leaf; ++i) next_edges_.push_back(std::exchange(kept[i], {}));
   entry_->edge_pool().give(std::move(kept));
@@ -108,7 +108,8 @@ autograd::Edge CallNode::edge_of(const CallPlan::PassedHistory& passed) {
   TANDEM_CHECK(false, "call", "no such history");
 }
 
-/// Whether the backward under way asks for one of these gradients, or for what lies behind it.
+/// Whether the backward that is running asks for one of these gradients, or for something behind
+/// it.
 bool CallNode::is_wanted(std::span<const int64_t> gradients) const {
   const auto& edges = entry_->plan().parts[part_].edges;
   for (size_t i = 0; i < edges.size(); ++i) {
@@ -128,8 +129,8 @@ bool CallNode::wants_all() const {
   return true;
 }
 
-/// Of results from which nothing leads to what is asked for, eager runs no node: it neither looks
-/// at what they have saved nor frees it.
+/// Drops the tangents of results from which nothing leads to what is asked for. Eager runs no node
+/// for such a result: it neither looks at what that node has saved nor frees it.
 void CallNode::drop_idle(autograd::variable_list& tangents) const {
   const CallPlan::Part& part = entry_->plan().parts[part_];
   const auto& depends = entry_->backward().tangent_use().gradients;
@@ -188,8 +189,8 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
   return ordered;
 }
 
-/// With create_graph the gradients are results of a call in their turn: of a function that computes
-/// them from the inputs of this call and the tangents.
+/// With create_graph the gradients are results of another call: of a function that computes them
+/// from the inputs of this call and the tangents.
 autograd::variable_list CallNode::apply_with_history(const std::vector<bool>& defined,
                                                      const Backward& backward,
                                                      autograd::variable_list&& tangents) {

@@ -202,7 +202,8 @@ std::vector<at::Tensor> KeptValues::take(const EntryState& entry, const std::vec
       saved.push_back(entry.lifted()[static_cast<size_t>(input)]);
       continue;
     }
-    // The kernels may free a value at its last use if nobody will ask for it again.
+    // If nobody will ask for a value again, its handle is passed on, so that the kernels may
+    // free it at its last use.
     at::Tensor& kept = input >= 0 ? arguments_[argument++].tensor : values_[value++];
     const bool last = !keep && (released_ || (!taken_.empty() && taken_[i]));
     saved.push_back(last ? std::move(kept) : kept);

@@ -29,7 +29,8 @@ class KeptValues {
             std::span<const at::Tensor> bases = {});
 
   /// Hands over what the backward of the defined tangents reads, as the first inputs of its
-  /// kernels. `node` is whose backward asks: the origin of results in eager's error texts.
+  /// kernels. `node` is the one whose backward asks: eager's error texts name it as the origin of a
+  /// result.
   std::vector<at::Tensor> take(const EntryState& entry, const std::vector<bool>& defined,
                                const Backward& backward, torch::autograd::Node& node);
   /// What was taken before the kernels ran; before save().
@@ -39,8 +40,8 @@ class KeptValues {
                        const Backward& backward, torch::autograd::Node& node);
   /// After a backward without a kept graph.
   void release();
-  /// The same, asked by one of several nodes: others may still need what is kept. libtorch also
-  /// asks when a node dies.
+  /// The same for one of several nodes, where others may still need what is kept. libtorch also
+  /// calls it when a node dies.
   void release_if_spent();
 
  private:
@@ -51,7 +52,7 @@ class KeptValues {
     uint32_t version;
   };
   /// A result whose memory the backward reads, or an input whose sizes the call changed. Only the
-  /// counter is kept: a result points to its node, and neither would ever die.
+  /// counter is kept: the result points to its node, so with the tensor neither would ever die.
   struct Watched {
     c10::VariableVersion counter;
     uint32_t version;

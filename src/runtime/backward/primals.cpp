@@ -63,8 +63,8 @@ at::Tensor copy_of_data(const at::Tensor& tensor) {
   return copy.copy_(tensor);
 }
 
-/// The data and the history that a tensor has now. No leaf, and no view if autograd sees the write:
-/// the function may write it.
+/// A copy with the data and the history that a tensor has now. It is no leaf, so that the function
+/// may write it, and no view if autograd sees that write.
 at::Tensor copy_as_found(const at::Tensor& tensor, bool is_rewritten) {
   at::Tensor copy = copy_of_data(tensor);
   if (!tensor.requires_grad()) return copy;
@@ -72,7 +72,8 @@ at::Tensor copy_as_found(const at::Tensor& tensor, bool is_rewritten) {
                       tensor.is_view() && !is_rewritten);
 }
 
-/// The same of a leaf whose flag the function switches, which it may do with leaves only.
+/// The same for a leaf whose requires_grad flag the function switches: that is allowed for leaves
+/// only.
 at::Tensor leaf_as_found(const at::Tensor& leaf, autograd::edge_list& accumulators) {
   using Weak = decltype(autograd::AutogradMeta::grad_accumulator_);
   at::Tensor copy = copy_of_data(leaf).set_requires_grad(true);
@@ -97,7 +98,7 @@ at::Tensor member_of(const at::Tensor& copy, bool is_root, const at::Tensor& ten
     member = at::empty({0}, copy.options());
     member.set_(copy.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides());
   }
-  // A view stays one, so that its history is renewed where that of the tensor was.
+  // A view stays a view, so that its history is renewed where that of the tensor was.
   if (tensor.requires_grad() && tensor.is_view()) {
     const at::NoGradGuard no_grad;
     member = member.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());

@@ -16,9 +16,9 @@
 
 namespace tandem::runtime {
 
-/// What a call has to keep so that its gradients can be differentiated again: of the inputs as the
-/// call found them, those that some gradient depends on, as partition has decided, and where the
-/// generators stood.
+/// What a call has to keep so that its gradients can be differentiated again: the inputs that some
+/// gradient depends on, as the call found them (partition has decided how each is kept), and the
+/// states of the generators.
 struct PrimalPlan {
   using How = partition::KeptPrimal::As;
   std::vector<How> how;  // one per input
@@ -29,9 +29,9 @@ struct PrimalPlan {
     size_t argument;  // among the arguments that are saved
   };
   std::vector<SavedInput> saved;
-  /// Inputs of kind Lifted whose version the saved values do not keep already.
+  /// Inputs of kind Lifted whose version is not kept with the saved values.
   std::vector<size_t> watched;
-  /// Closed-over inputs that the call changes, read or not: they cannot stand for themselves.
+  /// Closed-over inputs that the call changes, read or not: a copy is passed in their place.
   std::vector<size_t> replaced;
   /// What the call draws from; none stands for the default generator of the CPU.
   std::vector<std::optional<at::Generator>> generators;
@@ -67,8 +67,8 @@ struct Primals {
   std::vector<at::Tensor> states;
 };
 
-/// A tensor on the memory of `data` with this history. As a view it gets another one whenever that
-/// memory is written, as the tensor for which it stands did.
+/// A tensor on the memory of `data` with this history. If it is a view it gets another history
+/// whenever that memory is written, as the tensor in whose place it is.
 at::Tensor with_history(const at::Tensor& data, const torch::autograd::Edge& history, bool is_view);
 
 /// A tensor like an input that nobody reads; where in its storage it starts.

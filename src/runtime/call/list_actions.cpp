@@ -64,7 +64,7 @@ class Lister {
   }
 
  private:
-  /// An input or group that the call changes in a way which autograd or its metadata shows.
+  /// An input or group that the call changes in a way that shows in autograd or in its metadata.
   struct Change {
     CallTensor at;
     size_t part = 0;  // of its node, if it is rewritten
@@ -142,7 +142,7 @@ class Lister {
     });
   }
 
-  /// What is saved is the input itself, in the shape that it has at this time.
+  /// Holds the inputs that are saved themselves, in the shape that they have at this time.
   void hold_inputs(Saved::As as) {
     for (size_t i = 0; i < plan_.saved.size(); ++i) {
       if (plan_.saved[i].as != as) continue;
@@ -175,9 +175,9 @@ class Lister {
     }
   }
 
-  /// Whether an alias is made before the inputs change: views that were taken of an input before it
-  /// was reshaped or detached in place, and aliases that requires_grad_() made leaves, which
-  /// histories of others lead to.
+  /// Whether an alias is made before the inputs change. That is so for views taken of an input
+  /// before it was reshaped or detached in place. It is so for aliases that requires_grad_() made
+  /// leaves, too: histories of others lead to them.
   When time_of(const ir::ViewReplay& replay, const ir::OutputFacts& output) const {
     if (replay.as_found || output.made_leaf) return When::Early;
     if (!replay.source.is_input() || !output.requires_grad) return When::Late;
@@ -340,7 +340,8 @@ class Lister {
     add({.what = Save});
   }
 
-  /// Otherwise the call writes data and makes results, and that is all.
+  /// Whether autograd sees anything of the call. If not, the call writes data and makes results,
+  /// and that is all.
   bool autograd_sees() const {
     const auto plain_input = [&](const ir::InputFacts& input) {
       return !input.history_changed && !input.metadata_changed &&

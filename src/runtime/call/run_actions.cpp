@@ -23,9 +23,9 @@ using autograd::Edge;
 using NodePtr = decltype(Edge::function);
 using ir::CallTensor;
 
-/// Between a rewritten view and the node of its new data. libtorch asks the history of a written
-/// view for the gradient of what the view showed before: zeros, since all of it was overwritten. An
-/// undefined one would drop the gradient of the whole base.
+/// A node between a rewritten view and the node of its new data. libtorch asks the history of a
+/// written view for the gradient of what the view showed before. It is zeros, since all of that was
+/// overwritten. An undefined gradient would drop the gradient of the whole base.
 struct OverwrittenView : autograd::Node {
   autograd::variable_list apply(autograd::variable_list&& gradients) override {
     return {gradients[0].defined() ? at::zeros_like(gradients[0]) : at::Tensor(), gradients[0]};

@@ -8,11 +8,11 @@ namespace tandem::tracing {
 // follow.
 
 bool is_in_place(const c10::OperatorHandle& op);
-/// Before an in-place op writes a traced tensor: raises what eager's kernels would raise where
-/// memory overlaps (a traced tensor has none that they could look at), and refuses a write through
+/// Before an in-place op writes a traced tensor. Raises what eager's kernels would raise where
+/// memory overlaps: a traced tensor has no memory that they could look at. Refuses a write through
 /// a view whose base was reshaped in place since, which autograd could not follow here. Members of
-/// a group are views of their base here, whatever kind of view they are outside: the real ones are
-/// asked whether they may be written.
+/// a group are views of their base here, whatever kind of view they are outside, so the real
+/// tensors are asked whether they may be written.
 std::any check_write(BoxedCall& call);
 
 bool fills_out_on_meta(const c10::OperatorHandle& op);

@@ -37,7 +37,7 @@ struct Retrace {
   bool group_all_views = false;
 };
 
-/// A closed-over tensor in whose place the function shall see an argument.
+/// A closed-over tensor, and the argument that the function shall see in its place.
 struct Replacement {
   at::Tensor closed_over;
   size_t argument = 0;  // among the tensors of the arguments
@@ -48,8 +48,8 @@ struct InputOptions {
   KnownTensors known{};
   std::vector<std::string> names{};  // of the arguments, for errors: one per tensor
   Retrace retrace{};
-  /// How many tensors of the arguments the function takes. Gradients of it take more, which nobody
-  /// writes.
+  /// How many tensors of the arguments the function itself takes. A function of its gradients takes
+  /// more, which nobody writes.
   size_t own_tensors = std::numeric_limits<size_t>::max();
 };
 

@@ -6,7 +6,6 @@ namespace tandem::runtime {
 namespace {
 
 using ir::CallTensor;
-using ir::History;
 
 std::vector<std::string> texts(const std::vector<CallPlan::PassedHistory>& passed) {
   constexpr std::array kWords = {"edge ", "slot ", "kept "};

@@ -19,14 +19,11 @@
 
 namespace tandem::backends::llvm_cpu {
 
-using c10::ScalarType;
 using llvm::Type;
 using llvm::Value;
-using loops::Access;
 using loops::Buffer;
 using loops::BufferRole;
 using loops::Instruction;
-using loops::Kernel;
 using loops::kNone;
 using loops::LoopOp;
 using loops::Phase;

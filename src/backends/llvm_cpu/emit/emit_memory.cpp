@@ -15,7 +15,6 @@
 
 namespace tandem::backends::llvm_cpu {
 
-using c10::ScalarType;
 using llvm::Type;
 using llvm::Value;
 using loops::Access;
@@ -24,7 +23,6 @@ using loops::BufferRole;
 using loops::Instruction;
 using loops::kNone;
 using loops::LoopOp;
-using loops::Phase;
 
 Value* KernelEmitter::lane_offsets(int64_t stride) {
   std::vector<llvm::Constant*> offsets;

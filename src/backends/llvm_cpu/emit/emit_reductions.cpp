@@ -11,14 +11,9 @@ namespace tandem::backends::llvm_cpu {
 using c10::ScalarType;
 using llvm::Type;
 using llvm::Value;
-using loops::Access;
-using loops::Buffer;
-using loops::BufferRole;
 using loops::Instruction;
-using loops::Kernel;
 using loops::kNone;
 using loops::LoopOp;
-using loops::Phase;
 
 Value* KernelEmitter::entry_slot(Type* type) {
   llvm::IRBuilder<> entry(&function_.getEntryBlock(), function_.getEntryBlock().begin());

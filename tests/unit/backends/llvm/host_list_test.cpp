@@ -26,7 +26,8 @@ constexpr const char* kLookup = R"(
   })";
 
 TEST(MemoryPlan, WhatLivesAtTheSameTimeDoesNotOverlap) {
-  const std::vector<Need> needs = {{100, 0, 2}, {300, 1, 1}, {64, 2, 5}, {1000, 4, 6}, {8, 0, 6}};
+  const std::vector<MemoryNeed> needs = {
+      {100, 0, 2}, {300, 1, 1}, {64, 2, 5}, {1000, 4, 6}, {8, 0, 6}};
 
   const MemoryPlan plan = plan_memory(needs, 64);
 

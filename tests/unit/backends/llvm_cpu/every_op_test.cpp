@@ -13,12 +13,9 @@ namespace tandem {
 namespace {
 
 using c10::ScalarType;
-using loops::Access;
-using loops::Buffer;
 using loops::BufferRole;
 using loops::Instruction;
 using loops::Kernel;
-using loops::kNone;
 using loops::LoopOp;
 using loops::OpKind;
 using test::KernelMemory;

@@ -23,7 +23,6 @@ namespace tandem {
 namespace {
 
 using loops::Kernel;
-using test::KernelMemory;
 
 struct Function {
   const char* name;

@@ -19,7 +19,6 @@ using loops::Access;
 using loops::BufferRole;
 using loops::Instruction;
 using loops::Kernel;
-using loops::kNone;
 using loops::LoopOp;
 using test::KernelMemory;
 
