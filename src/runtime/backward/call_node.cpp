@@ -55,8 +55,7 @@ autograd::Edge dead_end_of(const at::Tensor& result) {
   return autograd::Edge(std::move(node), number);
 }
 
-void CallNode::connect(std::span<const autograd::Edge> targets,
-                       std::span<const at::Tensor> inputs) {
+void CallNode::connect(std::span<autograd::Edge> targets, std::span<const at::Tensor> inputs) {
   const CallPlan::Part& part = entry_->plan().parts[part_];
   const size_t first_leaf = part.edges.size() - part.leaves.size();
   const bool kept = !part.leaves.empty() && entry_->edge_pool().take(next_edges_) &&
@@ -72,7 +71,10 @@ void CallNode::connect(std::span<const autograd::Edge> targets,
   }
   // Accumulators count 0: they are the end of every graph.
   if (!part.leaves.empty()) topological_nr_ = 1;
-  for (size_t i = 0; i < first_leaf; ++i) set_next_edge(i, targets[part.edges[i].target]);
+  for (size_t i = 0; i < first_leaf; ++i) {
+    autograd::Edge& target = targets[part.edges[i].target];
+    set_next_edge(i, part.edges[i].last_use ? std::move(target) : target);
+  }
 }
 
 void CallNode::keep_leaf_edges() {

@@ -37,8 +37,8 @@ class CallNode : public torch::autograd::Node {
   void before_delete() { keep_leaf_edges(); }
 
   /// The edges to everything that gets a gradient, complete before anything points to the node.
-  /// `targets`: those of the plan that are taken in each call.
-  void connect(std::span<const torch::autograd::Edge> targets, std::span<const at::Tensor> inputs);
+  /// `targets`: those of the plan that are taken in each call; moved from at their last use.
+  void connect(std::span<torch::autograd::Edge> targets, std::span<const at::Tensor> inputs);
   /// Keeps the history, now that it is made, of an input that the node rewrites: its own or, of a
   /// view, one that leads to it. Weakly for that reason.
   void keep_history(const at::Tensor& input);

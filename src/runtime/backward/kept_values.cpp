@@ -55,33 +55,27 @@ void KeptValues::save(const EntryState& entry, std::span<const at::Tensor> input
   };
   for (size_t i = 0; i < plan.saved.size(); ++i) {
     const auto of = static_cast<size_t>(plan.saved[i].of);
+    const Saved::As as = plan.saved[i].as;
     at::Tensor& value = outputs[static_cast<size_t>(plan.first_saved) + i];
-    switch (plan.saved[i].as) {
-      case Saved::As::Input:
-        if (plan.saved[i].of < lifted) {
-          lifted_versions_.push_back(version_to_save(inputs[of]));
-        } else {
-          arguments_.push_back({inputs[of], version_to_save(inputs[of])});
-        }
-        continue;
-      case Saved::As::Result:
-      case Saved::As::Base: {
-        const at::Tensor& result = plan.saved[i].as == Saved::As::Result ? results[of] : bases[of];
-        watch(result, static_cast<int64_t>(result.output_nr()));
-        values_.push_back(value.tensor_data());
-        continue;
+    // What nearly all saved values are, first: see Runner::run() in call/run_actions.cpp.
+    if (as == Saved::As::Input) {
+      if (plan.saved[i].of < lifted) {
+        lifted_versions_.push_back(version_to_save(inputs[of]));
+      } else {
+        arguments_.push_back({inputs[of], version_to_save(inputs[of])});
       }
-      case Saved::As::DataOfInput:
-        watch(inputs[of], -1);
-        break;
-      case Saved::As::InputAsFound:
-      case Saved::As::WrittenInput:
-        watch(value, -1);
-        break;
-      case Saved::As::Value:
-      case Saved::As::Copy:
-      case Saved::As::Undecided:
-        break;
+      continue;
+    }
+    if (as == Saved::As::Result || as == Saved::As::Base) {
+      const at::Tensor& result = as == Saved::As::Result ? results[of] : bases[of];
+      watch(result, static_cast<int64_t>(result.output_nr()));
+      values_.push_back(value.tensor_data());
+      continue;
+    }
+    if (as == Saved::As::DataOfInput) {
+      watch(inputs[of], -1);
+    } else if (as == Saved::As::InputAsFound || as == Saved::As::WrittenInput) {
+      watch(value, -1);
     }
     values_.push_back(std::move(value));
   }

@@ -91,6 +91,7 @@ class Planner {
     }
     put_leaves_last();
     put_taken_targets_first();
+    if (plan_.parts.size() == 1) mark_last_uses();
     for (CallPlan::Part& part : plan_.parts) part.passed = passed_histories(signature, part);
   }
 
@@ -130,6 +131,15 @@ class Planner {
     plan_.taken_targets = static_cast<size_t>(std::ranges::count(taken, true));
     for (CallPlan::Part& part : plan_.parts) {
       for (CallPlan::Part::Edge& edge : part.edges) edge.target = position_of[edge.target];
+    }
+  }
+
+  void mark_last_uses() {
+    std::vector<bool> used(plan_.targets.size(), false);
+    std::vector<CallPlan::Part::Edge>& edges = plan_.parts[0].edges;
+    for (size_t i = edges.size(); i-- > 0;) {
+      edges[i].last_use = !used[edges[i].target];
+      used[edges[i].target] = true;
     }
   }
 

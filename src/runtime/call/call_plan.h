@@ -49,7 +49,8 @@ struct CallPlan {
   struct Part {
     struct Edge {
       size_t target = 0;
-      int64_t position = 0;  // of the gradient among the backward graph's outputs
+      int64_t position = 0;   // of the gradient among the backward graph's outputs
+      bool last_use = false;  // nobody needs the edge of the target after this one
     };
     std::vector<size_t> tangents;  // in the order of the node's slots
     std::vector<Edge> edges;
