@@ -375,6 +375,19 @@ Val bernoulli_from(Emitter& e) {
   return b.to(b.compare(LoopOp::Lt, word, integer(threshold)), type.dtype);
 }
 
+/// 0 where the row is ignored; the kernel fails if a class is out of range.
+Val class_index(Emitter& e) {
+  const auto integer = [&](int64_t value) {
+    return e.body.constant(ScalarType::Long, Number::of(value));
+  };
+  const Val target = e.operand(0);
+  const Val ignored = e.body.compare(LoopOp::Eq, target, integer(*e.call.integer(2)));
+  return e.body.check_index(e.body.select(ignored, integer(0), target), *e.call.integer(1));
+}
+bool class_index_applies(const Call& call) {
+  return call.tensor(0)->dtype == ScalarType::Long && call.integer(1) && call.integer(2);
+}
+
 template <size_t i>
 bool number_at(const Call& call) {
   return call.number(i).has_value() && is_float(call);
@@ -510,6 +523,7 @@ const auto kPointwiseRules = std::to_array<Rule>({
     light("lerp.Scalar", lerp, number_at<2>),
     light("lerp.Tensor", lerp, is_float),
     heavy("tandem::bernoulli_from", bernoulli_from, number_or_tensor_at<2>),
+    light("tandem::class_index", class_index, class_index_applies),
     light("_to_copy", convert),
     {.op = "clone", .pays_alone = false, .emit = convert},
 });

@@ -76,7 +76,7 @@ enum class Weight : uint8_t {
 /// All that is said about fusing an op. An op with a row is never decomposed on a backend that asks
 /// the rows; what is not Weight::Pass the backward may compute again.
 struct Rule {
-  std::string_view op;  // `add.Tensor`: without `aten::`, but `tandem::bernoulli_from`
+  std::string_view op;  // `add.Tensor`: without `aten::`, but `tandem::class_index`
   RuleKind kind = RuleKind::Pointwise;
   Weight weight = Weight::Light;
   bool pays_alone = true;  // if not: in no kernel with other ops it is left to libtorch

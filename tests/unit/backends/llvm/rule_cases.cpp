@@ -181,6 +181,7 @@ constexpr RuleCase kCases[] = {
     {"aten.scalar_tensor(3, dtype=DTYPE)", All, Bits, kAll},
     {"aten.arange.start_step(3, 131, 2, dtype=i64)", All, Bits, "i64[64]"},
     {"tandem.bernoulli_from(%x, %k, 0.3)"},
+    {"tandem.class_index(%i, 8, 3)", All, Bits, "i64[8, 64]"},
 
     // ---- reductions ----
     {"aten.sum(%x)", Floats, Sum, kAll},
