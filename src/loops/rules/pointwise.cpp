@@ -24,6 +24,7 @@ bool is_float_operand(const Call& call) { return c10::isFloatingType(call.tensor
 bool is_wide_float(const Call& call) {
   return is_float(call) && !c10::isReducedFloatingType(call.result().dtype);
 }
+bool is_whole(const Call& call) { return c10::isIntegralType(call.result().dtype, true); }
 bool is_number(const Call& call) { return call.result().dtype != ScalarType::Bool; }
 
 /// f(x), computed in the result's dtype: integers become floats first.
@@ -84,8 +85,10 @@ Val scaled_sum(Emitter& e, Val a, Val b, double alpha) {
 
 double alpha_of(const Call& call) { return call.number(2)->as_double(); }
 bool has_alpha(const Call& call) {
-  return call.number(2).has_value() &&
-         (call.result().dtype != ScalarType::Bool || alpha_of(call) == 1);
+  const auto alpha = call.number(2);
+  if (!alpha.has_value()) return false;
+  if (alpha->kind == Number::Kind::Float && !is_float(call)) return false;  // libtorch raises
+  return call.result().dtype != ScalarType::Bool || alpha->as_double() == 1;
 }
 
 Val add(Emitter& e) {
@@ -176,6 +179,16 @@ Val where(Emitter& e) {
   return {
       e.body.select(e.body.to(e.operand(0), ScalarType::Bool), e.as(1, dtype), e.as(2, dtype)).id,
       dtype};
+}
+
+/// libtorch's kernel reads the number behind a tensor, and raises if it does not fit.
+bool masked_fill_applies(const Call& call) {
+  const ir::TensorType* value = call.tensor(2);
+  if (value == nullptr) return call.number(2).has_value();
+  const ScalarType from = value->dtype, to = call.result().dtype;
+  if (from == to || from == ScalarType::Bool) return true;
+  return c10::promoteTypes(from, to) == to &&
+         !(c10::isIntegralType(from, false) && to == ScalarType::Half);
 }
 
 Val masked_fill(Emitter& e) {
@@ -456,7 +469,7 @@ const auto kPointwiseRules = std::to_array<Rule>({
     light("isnan", isnan, is_float_operand),
     light("isinf", isinf, is_float_operand),
     light("logical_not", logical_not),
-    light("bitwise_not", bitwise_not),
+    light("bitwise_not", bitwise_not, is_whole),
     light("add.Tensor", add, has_alpha),
     light("add.Scalar", add, has_alpha),
     light("sub.Tensor", sub, sub_applies),
@@ -464,9 +477,9 @@ const auto kPointwiseRules = std::to_array<Rule>({
     light("rsub.Tensor", rsub, sub_applies),
     light("rsub.Scalar", rsub, sub_applies),
     light("mul.Tensor", mul),
-    light("mul.Scalar", mul),
+    {.op = "mul.Scalar", .any_number = true, .emit = mul},
     light("div.Tensor", arithmetic<LoopOp::Div>),
-    light("div.Scalar", arithmetic<LoopOp::Div>),
+    {.op = "div.Scalar", .any_number = true, .emit = arithmetic<LoopOp::Div>},
     light("div.Tensor_mode", div_mode, is_wide_float),
     light("div.Scalar_mode", div_mode, is_wide_float),
     light("floor_divide", binary<LoopOp::FloorDiv>, is_wide_float),
@@ -485,12 +498,12 @@ const auto kPointwiseRules = std::to_array<Rule>({
     light("minimum", binary<LoopOp::Min>, is_number),
     light("fmax", binary<LoopOp::Fmax>, is_float),
     light("fmin", binary<LoopOp::Fmin>, is_float),
-    light("bitwise_and.Tensor", binary<LoopOp::And>),
-    light("bitwise_or.Tensor", binary<LoopOp::Or>),
-    light("bitwise_xor.Tensor", binary<LoopOp::Xor>),
-    light("bitwise_and.Scalar", binary<LoopOp::And>),
-    light("bitwise_or.Scalar", binary<LoopOp::Or>),
-    light("bitwise_xor.Scalar", binary<LoopOp::Xor>),
+    light("bitwise_and.Tensor", binary<LoopOp::And>, is_whole),
+    light("bitwise_or.Tensor", binary<LoopOp::Or>, is_whole),
+    light("bitwise_xor.Tensor", binary<LoopOp::Xor>, is_whole),
+    light("bitwise_and.Scalar", binary<LoopOp::And>, is_whole),
+    light("bitwise_or.Scalar", binary<LoopOp::Or>, is_whole),
+    light("bitwise_xor.Scalar", binary<LoopOp::Xor>, is_whole),
     light("logical_and", logical<LoopOp::And>),
     light("logical_or", logical<LoopOp::Or>),
     light("logical_xor", logical<LoopOp::Xor>),
@@ -507,8 +520,8 @@ const auto kPointwiseRules = std::to_array<Rule>({
     light("gt.Scalar", comparison<LoopOp::Gt>, number_or_tensor_at<1>),
     light("ge.Scalar", comparison<LoopOp::Ge>, number_or_tensor_at<1>),
     light("where.self", where),
-    light("masked_fill.Scalar", masked_fill, number_or_tensor_at<2>),
-    light("masked_fill.Tensor", masked_fill, number_or_tensor_at<2>),
+    light("masked_fill.Scalar", masked_fill, masked_fill_applies),
+    light("masked_fill.Tensor", masked_fill, masked_fill_applies),
     light("clamp", clamp, clamp_applies),
     light("clamp.Tensor", clamp, clamp_applies),
     light("clamp_min", clamp, clamp_applies),

@@ -80,6 +80,7 @@ struct Rule {
   RuleKind kind = RuleKind::Pointwise;
   Weight weight = Weight::Light;
   bool pays_alone = true;  // if not: in no kernel with other ops it is left to libtorch
+  bool any_number = false;  // of floats: libtorch's kernel takes numbers beyond their dtype, too
   /// The element of the result; of a reduction see below.
   Val (*emit)(Emitter&) = nullptr;
   /// Whether this call can be fused at all; null: always.
@@ -97,7 +98,8 @@ struct Rule {
 };
 
 /// The rule for a call that can be fused, or null. All tensors must lie on one device, where
-/// kernels of the target can read them, be of a dtype that kernels know, and not empty.
+/// kernels of the target can read them, be of a dtype that kernels know, and not empty. Numbers
+/// must fit their dtypes, if the row does not say otherwise.
 const Rule* find_rule(const Call& call, const Target& target);
 
 /// The name of its op with namespace and overload.

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "ir/text/op_names.h"
 #include "ops/decompositions/bodies.h"
+#include "ops/numbers_fit.h"
 
 #include <string>
 #include <utility>
@@ -141,6 +142,18 @@ std::string known_op(const std::string& op) {
   return name;
 }
 
+/// The formula, where libtorch's kernel does not rather raise: for results that are no floats, and
+/// for numbers that do not fit.
+DecompositionBody where_libtorch_computes(std::vector<Expr> (*body)(const OpCall&)) {
+  return [body](const OpCall& call) {
+    const ir::TensorType* const result = call.result(0);
+    const bool is_float = result == nullptr || c10::isFloatingType(result->dtype);
+    if (!is_float || !ops::numbers_fit(call.builder().graph(), call.node()))
+      return std::vector<Expr>{};
+    return body(call);
+  };
+}
+
 }  // namespace
 
 Decompositions Decompositions::standard(Rounding rounding) {
@@ -148,8 +161,10 @@ Decompositions Decompositions::standard(Rounding rounding) {
   for (const ops::DecompositionRow& row : ops::decomposition_rows()) {
     if (!row.exact && rounding == Rounding::eager) continue;
     const std::string name = "aten::" + std::string(row.op);
-    table.rows_[name] = {
-        .op = name, .body = row.body, .exact = row.exact, .formula = std::string(row.formula)};
+    table.rows_[name] = {.op = name,
+                         .body = where_libtorch_computes(row.body),
+                         .exact = row.exact,
+                         .formula = std::string(row.formula)};
   }
   return table;
 }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <cmath>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
@@ -13,6 +15,7 @@
 namespace tandem::loops {
 namespace {
 
+using at::Scalar;
 using at::Tensor;
 
 /// The result, or the first line of the error.
@@ -30,6 +33,123 @@ Outcome outcome_of(const std::function<Tensor()>& body) {
   } catch (const std::exception& error) {
     return {{}, first_line(error.what())};
   }
+}
+
+/// One NaN is as good as another.
+bool same_bits(const Tensor& a, const Tensor& b) {
+  if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes()) return false;
+  const Tensor nan = a.isnan() & b.isnan();
+  const Tensor x = a.masked_fill(nan, 0), y = b.masked_fill(nan, 0);
+  return std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
+}
+
+struct NumberCall {
+  const char* name;
+  Tensor (*call)(const Tensor& x, const Scalar& number);
+};
+
+// Every op with a rule or a decomposition that takes a number.
+const NumberCall kNumberCalls[] = {
+    {"add", [](const Tensor& x, const Scalar& s) { return at::add(x, s); }},
+    {"add alpha", [](const Tensor& x, const Scalar& s) { return at::add(x, x, s); }},
+    {"addcdiv", [](const Tensor& x, const Scalar& s) { return at::addcdiv(x, x, x, s); }},
+    {"addcmul", [](const Tensor& x, const Scalar& s) { return at::addcmul(x, x, x, s); }},
+    {"bitwise_or", [](const Tensor& x, const Scalar& s) { return at::bitwise_or(x, s); }},
+    {"clamp",
+     [](const Tensor& x, const Scalar& s) { return at::clamp(x, s, std::optional<Scalar>()); }},
+    {"clamp_max", [](const Tensor& x, const Scalar& s) { return at::clamp_max(x, s); }},
+    {"clamp_min", [](const Tensor& x, const Scalar& s) { return at::clamp_min(x, s); }},
+    {"constant_pad_nd",
+     [](const Tensor& x, const Scalar& s) { return at::constant_pad_nd(x, {1, 1}, s); }},
+    {"copysign", [](const Tensor& x, const Scalar& s) { return at::copysign(x, s); }},
+    {"div", [](const Tensor& x, const Scalar& s) { return at::div(x, s); }},
+    {"div floor", [](const Tensor& x, const Scalar& s) { return at::div(x, s, "floor"); }},
+    {"elu", [](const Tensor& x, const Scalar& s) { return at::elu(x, s); }},
+    {"eq", [](const Tensor& x, const Scalar& s) { return at::eq(x, s); }},
+    {"fill", [](const Tensor& x, const Scalar& s) { return at::fill(x, s) + x; }},
+    {"fill_", [](const Tensor& x, const Scalar& s) { return x.clone().fill_(s) + x; }},
+    {"fmod", [](const Tensor& x, const Scalar& s) { return at::fmod(x, s); }},
+    {"full", [](const Tensor& x, const Scalar& s) { return at::full({4}, s, x.options()) + x; }},
+    {"full_like", [](const Tensor& x, const Scalar& s) { return at::full_like(x, s) + x; }},
+    {"ge", [](const Tensor& x, const Scalar& s) { return at::ge(x, s); }},
+    {"hardshrink", [](const Tensor& x, const Scalar& s) { return at::hardshrink(x, s); }},
+    {"hardtanh", [](const Tensor& x, const Scalar& s) { return at::hardtanh(x, 0, s); }},
+    {"leaky_relu", [](const Tensor& x, const Scalar& s) { return at::leaky_relu(x, s); }},
+    {"lerp", [](const Tensor& x, const Scalar& s) { return at::lerp(x, x * 2, s); }},
+    {"masked_fill", [](const Tensor& x, const Scalar& s) { return at::masked_fill(x, x > 0, s); }},
+    {"masked_fill of a tensor",
+     [](const Tensor& x, const Scalar& s) {
+       return at::masked_fill(x, x > 0, at::scalar_tensor(s, at::kDouble));
+     }},
+    {"mul", [](const Tensor& x, const Scalar& s) { return at::mul(x, s); }},
+    {"ne", [](const Tensor& x, const Scalar& s) { return at::ne(x, s); }},
+    {"new_full", [](const Tensor& x, const Scalar& s) { return x.new_full({4}, s) + x; }},
+    {"pow", [](const Tensor& x, const Scalar& s) { return at::pow(x, s); }},
+    {"pow of a number", [](const Tensor& x, const Scalar& s) { return at::pow(s, x); }},
+    {"remainder", [](const Tensor& x, const Scalar& s) { return at::remainder(x, s); }},
+    {"rsub", [](const Tensor& x, const Scalar& s) { return at::rsub(x, s); }},
+    {"rsub alpha", [](const Tensor& x, const Scalar& s) { return at::rsub(x, x, s); }},
+    {"scalar_tensor",
+     [](const Tensor& x, const Scalar& s) { return at::scalar_tensor(s, x.options()) + x; }},
+    {"softplus", [](const Tensor& x, const Scalar& s) { return at::softplus(x, 1, s); }},
+    {"softshrink", [](const Tensor& x, const Scalar& s) { return at::softshrink(x, s); }},
+    {"sub", [](const Tensor& x, const Scalar& s) { return at::sub(x, s); }},
+    {"sub alpha", [](const Tensor& x, const Scalar& s) { return at::sub(x, x, s); }},
+    {"threshold", [](const Tensor& x, const Scalar& s) { return at::threshold(x, 1, s); }},
+    {"threshold above", [](const Tensor& x, const Scalar& s) { return at::threshold(x, s, 1); }},
+    {"threshold_backward",
+     [](const Tensor& x, const Scalar& s) { return at::threshold_backward(x, x, s); }},
+    {"where", [](const Tensor& x, const Scalar& s) { return at::where(x > 1, x, s); }},
+};
+
+TEST(EagerErrors, OfNumbersThatDoNotFit) {
+  const Options options{.backend = "llvm"};
+  const torch::NoGradGuard no_grad;
+  const Scalar numbers[] = {300, int64_t{1} << 40, 1e5, 1e39, std::nan(""), HUGE_VAL};
+  int raised = 0;
+  for (const NumberCall& number_call : kNumberCalls) {
+    for (at::ScalarType dtype : {at::kByte, at::kInt, at::kHalf, at::kBFloat16, at::kFloat}) {
+      for (const Scalar& number : numbers) {
+        SCOPED_TRACE(std::string(number_call.name) + " of " + c10::toString(dtype) + " with " +
+                     std::to_string(number.toDouble()));
+        const Tensor x = torch::tensor({0, 1, 2, 3}).to(dtype), written = torch::zeros({2});
+        const Outcome eager = outcome_of([&] { return number_call.call(x, number); });
+
+        const auto compiled = compile(
+            [&](const Tensor& a, const Tensor& b) {
+              b.add_(1);
+              return number_call.call(a, number);
+            },
+            options);
+        const Outcome ours = outcome_of([&] { return compiled(x, written); });
+
+        if (ours.error.starts_with("trace: ")) {  // no kernel for the dtype, as we say it
+          EXPECT_FALSE(eager.error.empty());
+          continue;
+        }
+        EXPECT_EQ(ours.error, eager.error);
+        EXPECT_EQ(written[0].item<float>(), eager.error.empty() ? 1 : 0);
+        if (eager.result.defined() && ours.result.defined())
+          EXPECT_TRUE(same_bits(ours.result, eager.result)) << ours.result << "\n" << eager.result;
+        raised += eager.error.empty() ? 0 : 1;
+      }
+    }
+  }
+  EXPECT_GT(raised, 300);
+}
+
+// A value of its own decides: eager reads it.
+TEST(EagerErrors, OfATensorThatDoesNotFit) {
+  const auto compiled = compile(
+      [](const Tensor& x, const Tensor& value) { return at::masked_fill(x, x > 0, value) + x; },
+      Options{.backend = "llvm"});
+  const Tensor x = torch::ones({4}, at::kHalf);
+
+  EXPECT_TRUE(same_bits(compiled(x, torch::tensor(7.f)), torch::full({4}, 8, at::kHalf)));
+  const Tensor large = torch::tensor(1e5f);
+  const Outcome eager = outcome_of([&] { return at::masked_fill(x, x > 0, large); });
+  EXPECT_NE(eager.error.find("without overflow"), std::string::npos) << eager.error;
+  EXPECT_EQ(outcome_of([&] { return compiled(x, large); }).error, eager.error);
 }
 
 struct IndexCall {

@@ -124,7 +124,7 @@ constexpr RuleCase kCases[] = {
     {"aten.ge.Scalar(%x, 1)", All, Bits, kBool},
     {"aten.where.self(%m, %x, %y)"},
     {"aten.masked_fill.Scalar(%x, %m, 1)"},
-    {"aten.masked_fill.Tensor(%x, %m, %s)", Floats},
+    {"aten.masked_fill.Tensor(%x, %m, %s)", Wide},
     {"aten.isnan(%z)", Floats, Bits, kBool},
     {"aten.isinf(%z)", Floats, Bits, kBool},
     {"aten.nan_to_num(%z)", Floats},
