@@ -42,7 +42,7 @@ Val binary(Emitter& e) {
 template <LoopOp op>
 Val arithmetic(Emitter& e) {
   const ScalarType dtype = result_dtype(e);
-  return e.body.to(e.body.binary(op, e.as_term(0, dtype), e.as_term(1, dtype)), dtype);
+  return e.body.to(e.body.binary(op, e.as(0, dtype), e.as_term(1, dtype)), dtype);
 }
 
 // Bools multiply as `and` and add as `or`.

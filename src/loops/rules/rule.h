@@ -51,7 +51,7 @@ class Emitter {
   /// Operand i, tensor or number, in the dtype that `dtype` computes in; converted to `dtype`
   /// before, as libtorch does.
   Val as(size_t i, c10::ScalarType dtype);
-  /// The same for + - * /, whose kernels take a single number unrounded.
+  /// The same for the second operand of * and /, whose kernels take a single number unrounded.
   Val as_term(size_t i, c10::ScalarType dtype);
   Val number(const Number& number, c10::ScalarType dtype) { return body.constant(dtype, number); }
   Val number(double number, c10::ScalarType dtype) {
