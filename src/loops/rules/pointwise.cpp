@@ -45,6 +45,15 @@ Val arithmetic(Emitter& e) {
   return e.body.to(e.body.binary(op, e.as(0, dtype), e.as_term(1, dtype)), dtype);
 }
 
+/// Of two equal zeros the first one; libtorch's bf16 kernel takes the second.
+template <LoopOp op>
+Val without_nan(Emitter& e) {
+  const ScalarType dtype = result_dtype(e);
+  const Val a = e.as(0, dtype), b = e.as(1, dtype);
+  const bool swapped = e.eager.second_zero_in_bf16 && dtype == ScalarType::BFloat16;
+  return e.body.to(swapped ? e.body.binary(op, b, a) : e.body.binary(op, a, b), dtype);
+}
+
 // Bools multiply as `and` and add as `or`.
 Val mul(Emitter& e) {
   return result_dtype(e) == ScalarType::Bool ? binary<LoopOp::And>(e) : arithmetic<LoopOp::Mul>(e);
@@ -125,6 +134,14 @@ Val pow_number(Emitter& e) {
                : value;
   };
   const auto square = [&] { return rounded(body.binary(LoopOp::Mul, x, x)); };
+  // The f16 kernel calls pow: of -inf that is inf, of -0 it is 0.
+  const auto root = [&] {
+    if (!e.eager.f16_roots_by_pow || dtype != ScalarType::Half) return body.unary(LoopOp::Sqrt, x);
+    const auto number = [&](double value) { return e.number(value, x.dtype); };
+    const Val is_lowest = body.compare(LoopOp::Eq, x, number(-HUGE_VAL));
+    const Val base = body.select(is_lowest, number(HUGE_VAL), x);
+    return body.binary(LoopOp::Add, body.unary(LoopOp::Sqrt, base), number(0));
+  };
   Val power;
   if (exponent == 0) {
     power = e.number(1.0, body.wide(x).dtype);
@@ -137,9 +154,9 @@ Val pow_number(Emitter& e) {
   } else if (exponent == -2) {
     power = body.unary(LoopOp::Reciprocal, square());
   } else if (exponent == 0.5) {
-    power = body.unary(LoopOp::Sqrt, x);
+    power = root();
   } else if (exponent == -0.5) {
-    power = body.unary(LoopOp::Rsqrt, x);
+    power = body.unary(LoopOp::Reciprocal, root());
   } else if (exponent == -1) {
     power = body.unary(LoopOp::Reciprocal, x);
   } else {
@@ -166,10 +183,18 @@ Val logical(Emitter& e) {
 Val logical_not(Emitter& e) { return e.body.logical_not(e.operand(0)); }
 Val bitwise_not(Emitter& e) { return e.body.unary(LoopOp::Not, e.operand(0)); }
 
+// Of two equal zeros Max gives the second: x keeps its sign.
 Val relu(Emitter& e) {
   const ScalarType dtype = result_dtype(e);
   const Val x = e.as(0, dtype);
-  return e.body.to(e.body.binary(LoopOp::Max, x, e.number(0.0, x.dtype)), dtype);
+  return {e.body.binary(LoopOp::Max, e.number(0.0, x.dtype), x).id, dtype};
+}
+
+/// x, or operand i if x lies beyond. Of two equal zeros x if the bound is a number, otherwise the
+/// bound, as in eager's vectors.
+Val bounded(Emitter& e, LoopOp op, Val x, size_t i) {
+  const Val bound = e.as(i, result_dtype(e));
+  return e.call.tensor(i) == nullptr ? e.body.binary(op, bound, x) : e.body.binary(op, x, bound);
 }
 
 Val convert(Emitter& e) { return e.body.to(e.operand(0), result_dtype(e)); }
@@ -199,14 +224,13 @@ Val masked_fill(Emitter& e) {
 Val clamp(Emitter& e) {
   const ScalarType dtype = result_dtype(e);
   Val x = e.as(0, dtype);
-  if (e.call.has(1)) x = e.body.binary(LoopOp::Max, x, e.as(1, dtype));
-  if (e.call.operand_count() > 2 && e.call.has(2))
-    x = e.body.binary(LoopOp::Min, x, e.as(2, dtype));
+  if (e.call.has(1)) x = bounded(e, LoopOp::Max, x, 1);
+  if (e.call.operand_count() > 2 && e.call.has(2)) x = bounded(e, LoopOp::Min, x, 2);
   return {x.id, dtype};
 }
 Val clamp_max(Emitter& e) {
   const ScalarType dtype = result_dtype(e);
-  return {e.body.binary(LoopOp::Min, e.as(0, dtype), e.as(1, dtype)).id, dtype};
+  return {bounded(e, LoopOp::Min, e.as(0, dtype), 1).id, dtype};
 }
 
 Val threshold_backward(Emitter& e) {
@@ -357,7 +381,8 @@ Val gelu_backward(Emitter& e) {
     const Val slope = plus(times(square, number(3 * kTwoBeta * kKappa)), number(kTwoBeta));
     // 1 - s without cancellation; an infinite power would make a NaN of s = 0.
     const Val rest = times(b.binary(LoopOp::Min, power, number(3e38)), s);
-    const Val inner = times(times(x, slope), rest);
+    // In this order: x * slope may be infinite where the rest is zero.
+    const Val inner = times(times(slope, rest), x);
     return b.to(times(g, times(s, plus(inner, number(1)))), dtype);
   }
   const Val gauss = b.unary(LoopOp::Exp, times(square, number(-0.5)));
@@ -496,8 +521,8 @@ const auto kPointwiseRules = std::to_array<Rule>({
     light("copysign.Scalar", binary<LoopOp::Copysign>, is_float),
     light("maximum", binary<LoopOp::Max>, is_number),
     light("minimum", binary<LoopOp::Min>, is_number),
-    light("fmax", binary<LoopOp::Fmax>, is_float),
-    light("fmin", binary<LoopOp::Fmin>, is_float),
+    light("fmax", without_nan<LoopOp::Fmax>, is_float),
+    light("fmin", without_nan<LoopOp::Fmin>, is_float),
     light("bitwise_and.Tensor", binary<LoopOp::And>, is_whole),
     light("bitwise_or.Tensor", binary<LoopOp::Or>, is_whole),
     light("bitwise_xor.Tensor", binary<LoopOp::Xor>, is_whole),

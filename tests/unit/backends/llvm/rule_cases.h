@@ -7,6 +7,7 @@ namespace tandem::loops {
 /// What is promised of a result beside eager's (docs/reference/differences.md).
 enum class Promise {
   Bits,  // the same bits
+  Zero,  // the same bits, but a zero may have the other sign
   Near,  // at most 2 units in the last place further from float64 than eager
   Sum,   // at most twice eager's distance from float64, and some eps
 };
