@@ -12,8 +12,8 @@ enum class Promise {
   Sum,   // at most twice eager's distance from float64, and some eps
 };
 
-/// The dtypes that a case runs with. Wide: f32 and f64.
-enum class Of { All, Floats, Wide, Integers };
+/// The dtypes that a case runs with. Wide: f32 and f64. Signed: all but u8.
+enum class Of { All, Signed, Floats, Wide, Integers };
 
 struct RuleCase {
   /// Operands, 8 x 64 if nothing else is said: %x, %y of the dtype; %z the same with NaN and

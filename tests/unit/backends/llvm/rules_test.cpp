@@ -24,13 +24,15 @@ namespace {
 
 using at::Tensor;
 
-constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf,
-                                      at::kLong,  at::kInt,    at::kShort,    at::kChar};
+constexpr at::ScalarType kDtypes[] = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kLong,
+                                      at::kInt,   at::kShort,  at::kChar,     at::kByte};
 
 bool runs_with(const RuleCase& rule, at::ScalarType dtype) {
   switch (rule.of) {
     case Of::All:
       return true;
+    case Of::Signed:
+      return dtype != at::kByte;
     case Of::Floats:
       return c10::isFloatingType(dtype);
     case Of::Wide:
@@ -75,6 +77,7 @@ std::vector<Tensor> sample(at::ScalarType dtype) {
 /// Where formulas and conversions have their edges, without repetition.
 std::vector<double> special_values(at::ScalarType dtype) {
   if (!c10::isFloatingType(dtype)) {
+    if (dtype == at::kByte) return {0, 1, 2, 3, 7, 100, 127, 128, 254, 255};
     const int bits = static_cast<int>(8 * c10::elementSize(dtype));
     const double limit = std::ldexp(1.0, bits - 1), last = bits == 64 ? 0x1p62 : limit - 1;
     return {0, 1, -1, 2, -2, 3, 7, 100, -100, last, -limit};
