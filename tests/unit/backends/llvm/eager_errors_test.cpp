@@ -218,5 +218,23 @@ TEST(EagerErrors, OfIndicesOutOfRange) {
   EXPECT_GT(raised, 100);
 }
 
+// libtorch's kernel for expanded indices checks those of int64 only. With int32 it reads anywhere,
+// so eager is not asked.
+TEST(EagerErrors, OfIndicesThatEagerDoesNotCheck) {
+  const auto compiled = compile(
+      [](const Tensor& table, const Tensor& index) {
+        return at::gather(table.sin(), 0, index.unsqueeze(1).expand({600, 600})).exp();
+      },
+      Options{.backend = "llvm"});
+  const Tensor table = torch::randn({600, 600});
+  Tensor index = torch::arange(600, at::kInt);
+  EXPECT_TRUE(at::allclose(compiled(table, index), table.sin().exp()));
+
+  index[333] = 600;
+
+  EXPECT_EQ(outcome_of([&] { return compiled(table, index); }).error,
+            "index 600 is out of bounds for dimension 0 with size 600");
+}
+
 }  // namespace
 }  // namespace tandem::loops
