@@ -371,6 +371,55 @@ TEST(Calls, ComplexNumbers) {
       [](const Tensors& a) { return Tensors{a[0].conj() * 2, torch::view_as_real(a[0])}; });
 }
 
+// Kernels read a copy of such memory; writes must reach the memory itself.
+TEST(Calls, WrittenViewsOfConjugatedMemory) {
+  for (const char* backend : {"eager", "llvm"}) {
+    SCOPED_TRACE(backend);
+    const Options options{.backend = backend};
+    const auto complex = [] { return torch::randn({3, 4}, torch::kComplexFloat); };
+    expect_like_eager(
+        [&] {
+          const at::Tensor z = complex();
+          return Case{{at::imag(z.conj())}, {z}};
+        },
+        [](const Tensors& a) {
+          a[0].add_(1);
+          a[0].mul_(a[0]);
+          return Tensors{a[0] * 2};
+        },
+        options);
+    expect_like_eager(
+        [&] {
+          const at::Tensor x = torch::randn({3, 4});
+          return Case{{x._neg_view().t()}, {x}};
+        },
+        [](const Tensors& a) {
+          const at::Tensor y = a[0] + 1;
+          a[0].copy_(y);
+          return Tensors{y, a[0].relu()};
+        },
+        options);
+    expect_like_eager([&] { return Case{{complex()}, {}}; },
+                      [](const Tensors& a) {
+                        const at::Tensor i = at::imag(a[0].conj());
+                        i.sub_(2);
+                        return Tensors{i * i};
+                      },
+                      options);
+    // Saved for the backward, which must see that it was written.
+    expect_like_eager(
+        [&] {
+          const at::Tensor z = complex();
+          return Case{{at::imag(z.conj()), leaf({3, 4})}, {z}};
+        },
+        [](const Tensors& a) {
+          a[0].mul_(3);
+          return Tensors{a[0] * a[1]};
+        },
+        options);
+  }
+}
+
 TEST(Calls, InferenceModeOutside) {
   c10::InferenceMode mode;
   auto f = tandem::compile([](const at::Tensor& x) { return x * 2; });

@@ -32,9 +32,19 @@ class Lowering {
         owners_(ops::memory_roots(graph)),
         names_(ir::value_names(graph)),
         in_slot_(graph.value_limit(), false),
+        from_outside_(graph.value_limit(), false),
+        keeps_tensor_(graph.value_limit(), false),
+        readable_(graph.value_limit(), kNoSlot),
         numbers_(graph.node_limit()) {
     int32_t next = 0;
-    graph.for_each_node([&](const ir::Node& node) { number_of(node) = next++; });
+    graph.for_each_node([&](const ir::Node& node) {
+      number_of(node) = next++;
+      if (node.kind() == ir::NodeKind::Op && may_write(node.op())) keep_tensors_of(node);
+    });
+    for (const ir::Output& output : graph.outputs()) {
+      if (output.value != ir::kNoValue && graph.value(output.value).is_input())
+        keeps_tensor_[static_cast<size_t>(output.value)] = true;
+    }
   }
 
   HostList run() && {
@@ -43,8 +53,8 @@ class Lowering {
     for (ir::ValueId input : graph_.inputs()) {
       list_.inputs.push_back(slot_of(input));
       in_slot_[static_cast<size_t>(input)] = true;
+      from_outside_[static_cast<size_t>(input)] = true;
     }
-    list_.read_inputs.resize(list_.inputs.size());
     list_.releasable = context_.releasable_inputs;
     list_.releasable.resize(list_.inputs.size(), false);
     build_kernels();
@@ -57,6 +67,13 @@ class Lowering {
     }
     for (const ir::Output& output : graph_.outputs()) {
       list_.outputs.push_back(output.value == ir::kNoValue ? kNoSlot : tensor(output.value));
+    }
+    for (ir::ValueId input : graph_.inputs())
+      list_.readable_inputs.push_back(readable_value(input));
+    for (const auto& [step, node] : library_steps_) {
+      auto& call = std::get<LibraryStep>(list_.steps[step].what);
+      for (ir::ValueId id : node->results())
+        call.readable.push_back(id == ir::kNoValue ? Readable{} : readable_value(id));
     }
     plan_arena();
     release_slots();
@@ -128,10 +145,7 @@ class Lowering {
                                  .strides = type->static_strides()});
         step.buffers.push_back(slot_of(id));
       } else {
-        step.buffers.push_back(tensor(id));
-        const ir::Value& value = graph_.value(id);
-        if (value.is_input())
-          list_.read_inputs[static_cast<size_t>(value.result_index())] = value.tensor_type();
+        step.buffers.push_back(readable(id));
       }
     }
     step.nodes = std::move(nodes);
@@ -172,10 +186,9 @@ class Lowering {
     for (ir::ValueId id : node.results()) {
       const bool read = id != ir::kNoValue && graph_.value(id).has_users();
       step.results.push_back(read ? made(id) : kNoSlot);
-      const bool fixed = read && !views_.is_loose(id);
-      const ir::TypePtr type = fixed ? graph_.value(id).tensor_type() : nullptr;
-      step.types.push_back(type != nullptr && target().reads(*type) ? type : nullptr);
+      if (read) from_outside_[static_cast<size_t>(id)] = true;
     }
+    library_steps_.emplace_back(list_.steps.size(), &node);
     list_.steps.push_back({std::move(step)});
   }
 
@@ -197,12 +210,37 @@ class Lowering {
     TANDEM_CHECK(address.root != id && in_slot_[static_cast<size_t>(address.root)], "lower", "%",
                  names_[static_cast<size_t>(id)], " is read before it is made");
     const ir::TypePtr& type = graph_.value(id).tensor_type();
-    list_.steps.push_back({ViewStepping{.from = slot_of(address.root),
+    list_.steps.push_back({ViewStepping{.from = readable(address.root),
                                         .to = made(id),
                                         .sizes = type->static_sizes(),
                                         .strides = type->static_strides(),
                                         .offset = address.offset}});
     return slot_of(id);
+  }
+
+  /// The slot of a value as it may be read through the strides of its type.
+  Slot readable(ir::ValueId id) {
+    const Slot slot = tensor(id);
+    if (!from_outside_[static_cast<size_t>(id)] || views_.is_loose(id)) return slot;
+    Slot& copy = readable_[static_cast<size_t>(id)];
+    if (copy != kNoSlot) return copy;
+    if (!keeps_tensor_[static_cast<size_t>(id)]) return copy = slot;
+    owners_.push_back(owners_[static_cast<size_t>(id)]);
+    return copy = static_cast<Slot>(list_.slot_count++);
+  }
+  /// What an operator may write, and what it gives back of that: in a copy the write would be lost.
+  void keep_tensors_of(const ir::Node& node) {
+    for (const ir::Operand& operand : node.operands()) {
+      operand.for_each_value([&](ir::ValueId id) {
+        if (id != ir::kNoValue) keeps_tensor_[static_cast<size_t>(id)] = true;
+      });
+    }
+    for (ir::ValueId id : node.results())
+      if (id != ir::kNoValue) keeps_tensor_[static_cast<size_t>(id)] = true;
+  }
+  Readable readable_value(ir::ValueId id) const {
+    const Slot slot = readable_[static_cast<size_t>(id)];
+    return slot == kNoSlot ? Readable{} : Readable{slot, graph_.value(id).tensor_type()};
   }
 
   int32_t& number_of(const ir::Node& node) { return numbers_[static_cast<size_t>(node.id())]; }
@@ -223,6 +261,7 @@ class Lowering {
         for (const LibraryStep::Source& source : argument.sources) fn(source.slot);
       }
       for (Slot slot : call->results) fn(slot);
+      for (const Readable& readable : call->readable) fn(readable.slot);
     } else if (const auto* view = std::get_if<ViewStepping>(&step.what)) {
       fn(view->from);
       fn(view->to);
@@ -294,9 +333,13 @@ class Lowering {
   Backend& judge_;
   Views views_;
   FusionPlan plan_;
-  std::vector<ir::ValueId> owners_;
+  std::vector<ir::ValueId> owners_;  // by slot
   std::vector<std::string> names_;
   std::vector<bool> in_slot_;
+  std::vector<bool> from_outside_;  // by value: an input, or made by an operator
+  std::vector<bool> keeps_tensor_;  // by value
+  std::vector<Slot> readable_;      // by value
+  std::vector<std::pair<size_t, const ir::Node*>> library_steps_;
   std::vector<int32_t> numbers_;  // by node id
   std::vector<BuiltKernel> built_;
   std::vector<int32_t> kernel_at_;
@@ -305,6 +348,11 @@ class Lowering {
 };
 
 }  // namespace
+
+bool may_write(const c10::OperatorHandle& op) {
+  const ops::OpInfo& info = ops::info(op);
+  return info.writes() || info.has_effect;
+}
 
 c10::Device arena_device(const HostList& list, const Target& target) {
   return list.tensors.empty() ? c10::Device(target.device_type) : list.tensors.front().type->device;

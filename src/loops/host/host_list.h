@@ -17,9 +17,19 @@
 
 namespace tandem::loops {
 
-/// Where a run keeps a value: slots are numbered as the values of the graph.
+/// Where a run keeps a value: slots are numbered as the values of the graph, those of `Readable`
+/// after them.
 using Slot = int32_t;
 inline constexpr Slot kNoSlot = -1;
+
+/// What comes from outside of the kernels may lie otherwise than the graph says: strides of its
+/// own, a conjugation or negation still to be done. Kernels, and views that take no work, read it
+/// in this slot, which then holds a copy. Where an operator writes it or the caller gets it back,
+/// that is a slot beside its own, which keeps the tensor itself.
+struct Readable {
+  Slot slot = kNoSlot;  // none: no kernel reads it
+  ir::TypePtr type{};
+};
 
 /// A tensor that a kernel writes.
 struct OutputTensor {
@@ -51,7 +61,7 @@ struct LibraryStep {
   std::vector<Argument> arguments{};
   ir::ResultShape shape{};
   std::vector<Slot> results{};       // flat; kNoSlot: nobody reads it
-  std::vector<ir::TypePtr> types{};  // of the results; null: no tensor that kernels could read
+  std::vector<Readable> readable{};  // per result
   int32_t node = kNone;              // of the graph, counted in its order
 };
 
@@ -89,7 +99,7 @@ struct HostList {
   std::vector<OutputTensor> tensors{};
   std::vector<Step> steps{};
   std::vector<Slot> inputs{};
-  std::vector<ir::TypePtr> read_inputs{};  // per input its type if a kernel reads it, else null
+  std::vector<Readable> readable_inputs{};  // per input
   std::vector<bool> releasable{};
   std::vector<Slot> outputs{};  // kNoSlot: undefined
   size_t slot_count = 0;
@@ -100,6 +110,9 @@ struct HostList {
 /// Sizes must be constant.
 HostList make_host_list(const ir::Graph& graph, const CompileContext& context,
                         KernelCompiler& compiler, Backend& judge);
+
+/// Whether it may write an operand: as its schema says, or as its effect.
+bool may_write(const c10::OperatorHandle& op);
 
 /// The device of the arena: where the first kernel writes. Kernels on another device of the target
 /// get new memory in every run.

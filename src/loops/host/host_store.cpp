@@ -78,7 +78,7 @@ struct StoredStep {
   std::string why{};
   // Library
   std::vector<StoredArgument> arguments{};
-  std::vector<bool> read_by_kernels{};
+  std::vector<Slot> readable{};
   // View: one of each; Eager: all; Library: results
   std::vector<Slot> from{}, to{};
   std::vector<int64_t> sizes{}, strides{};
@@ -94,9 +94,9 @@ constexpr auto fields(const StoredStep*) {
       Field{"kernel", &F::kernel}, Field{"buffers", &F::buffers}, Field{"tensors", &F::tensors},
       Field{"bytes_read", &F::bytes_read}, Field{"bytes_written", &F::bytes_written},
       Field{"nodes", &F::nodes}, Field{"op_names", &F::op_names}, Field{"why", &F::why},
-      Field{"arguments", &F::arguments}, Field{"read_by_kernels", &F::read_by_kernels},
-      Field{"from", &F::from}, Field{"to", &F::to}, Field{"sizes", &F::sizes},
-      Field{"strides", &F::strides}, Field{"offset", &F::offset});
+      Field{"arguments", &F::arguments}, Field{"readable", &F::readable}, Field{"from", &F::from},
+      Field{"to", &F::to}, Field{"sizes", &F::sizes}, Field{"strides", &F::strides},
+      Field{"offset", &F::offset});
 }
 
 struct StoredConstant {
@@ -111,7 +111,7 @@ constexpr auto fields(const StoredConstant*) {
 struct StoredList {
   int64_t slots = 0, arena_bytes = 0;
   std::vector<Slot> inputs{}, outputs{};
-  std::vector<bool> read_inputs{};  // by kernels
+  std::vector<Slot> readable_inputs{};
   std::vector<StoredKernel> kernels{};
   std::vector<StoredConstant> constants{};
   std::vector<StoredTensor> tensors{};
@@ -121,7 +121,7 @@ constexpr auto fields(const StoredList*) {
   using F = StoredList;
   return std::tuple(Field{"slots", &F::slots}, Field{"arena_bytes", &F::arena_bytes},
                     Field{"inputs", &F::inputs}, Field{"outputs", &F::outputs},
-                    Field{"read_inputs", &F::read_inputs}, Field{"kernels", &F::kernels},
+                    Field{"readable_inputs", &F::readable_inputs}, Field{"kernels", &F::kernels},
                     Field{"constants", &F::constants}, Field{"tensors", &F::tensors},
                     Field{"steps", &F::steps});
 }
@@ -131,6 +131,12 @@ constexpr auto fields(const StoredList*) {
 std::vector<Slot> slots_of(const std::vector<ir::ValueId>& values) {
   std::vector<Slot> slots;
   for (ir::ValueId id : values) slots.push_back(static_cast<Slot>(id));
+  return slots;
+}
+
+std::vector<Slot> slots_of(const std::vector<Readable>& values) {
+  std::vector<Slot> slots;
+  for (const Readable& value : values) slots.push_back(value.slot);
   return slots;
 }
 
@@ -157,7 +163,7 @@ StoredStep store(const LibraryStep& step) {
     for (const LibraryStep::Source& source : argument.sources)
       if (source.constant < 0) stored_argument.slots.push_back(source.slot);
   }
-  for (const ir::TypePtr& type : step.types) stored.read_by_kernels.push_back(type != nullptr);
+  stored.readable = slots_of(step.readable);
   return stored;
 }
 
@@ -204,11 +210,9 @@ class Loader {
     list_.outputs = checked(stored_.outputs);
     require(list_.inputs.size() == graph_.inputs().size() &&
             list_.outputs.size() == graph_.outputs().size() &&
-            stored_.read_inputs.size() == list_.inputs.size());
-    for (size_t i = 0; i < list_.inputs.size(); ++i) {
-      const ir::TypePtr& type = graph_.value(graph_.inputs()[i]).tensor_type();
-      list_.read_inputs.push_back(stored_.read_inputs[i] ? type : nullptr);
-    }
+            stored_.readable_inputs.size() == list_.inputs.size());
+    for (size_t i = 0; i < list_.inputs.size(); ++i)
+      list_.readable_inputs.push_back(readable(stored_.readable_inputs[i], graph_.inputs()[i]));
     list_.releasable = context_.releasable_inputs;
     list_.releasable.resize(list_.inputs.size(), false);
     for (StoredTensor& tensor : stored_.tensors) add(tensor);
@@ -238,6 +242,11 @@ class Loader {
   std::vector<Slot> checked(std::vector<Slot> slots) const {
     for (Slot slot : slots) checked(slot);
     return slots;
+  }
+  Readable readable(Slot slot, ir::ValueId value) const {
+    if (checked(slot) == kNoSlot) return {};
+    require(value != ir::kNoValue && graph_.value(value).tensor_type() != nullptr);
+    return {slot, graph_.value(value).tensor_type()};
   }
   const ir::Node& node(int32_t number) const {
     require(number >= 0 && static_cast<size_t>(number) < nodes_.size());
@@ -339,7 +348,7 @@ class Loader {
     const ir::Node& node = this->node(stored.node);
     require(node.kind() == ir::NodeKind::Op && stored.arguments.size() == node.operands().size() &&
             stored.to.size() == node.results().size() &&
-            stored.read_by_kernels.size() == stored.to.size());
+            stored.readable.size() == stored.to.size());
     LibraryStep step{.op = compiler_.target().operator_for(graph_, node, context_.rounding),
                      .shape = node.result_shape(),
                      .results = checked(std::move(stored.to)),
@@ -356,12 +365,8 @@ class Loader {
                                               [](ir::ValueId) { return at::Tensor(); }));
       made.sources.push_back({kNoSlot, last_constant()});
     }
-    for (size_t i = 0; i < step.results.size(); ++i) {
-      const ir::ValueId result = node.results()[i];
-      require(!stored.read_by_kernels[i] || result != ir::kNoValue);
-      step.types.push_back(stored.read_by_kernels[i] ? graph_.value(result).tensor_type()
-                                                     : nullptr);
-    }
+    for (size_t i = 0; i < step.results.size(); ++i)
+      step.readable.push_back(readable(stored.readable[i], node.results()[i]));
     return step;
   }
 
@@ -397,8 +402,8 @@ std::string store(const HostList& list) {
   StoredList stored{.slots = static_cast<int64_t>(list.slot_count),
                     .arena_bytes = list.arena_bytes,
                     .inputs = list.inputs,
-                    .outputs = list.outputs};
-  for (const ir::TypePtr& type : list.read_inputs) stored.read_inputs.push_back(type != nullptr);
+                    .outputs = list.outputs,
+                    .readable_inputs = slots_of(list.readable_inputs)};
   for (size_t i = 0; i < list.kernels.size(); ++i) {
     const CompiledKernel* const compiled = list.compiled[i].get();
     stored.kernels.push_back(

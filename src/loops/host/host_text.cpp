@@ -18,6 +18,17 @@ std::string slots_text(const std::vector<Slot>& slots) {
   return text;
 }
 
+/// The slots of values, and where kernels read them if that is another one.
+std::string slots_text(const std::vector<Slot>& slots, const std::vector<Readable>& readable) {
+  std::string text;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + slots_text({slots[i]});
+    const Slot read = readable[i].slot;
+    if (read != kNoSlot && read != slots[i]) text += " read as s" + std::to_string(read);
+  }
+  return text;
+}
+
 template <class T>
 std::string list_text(const std::vector<T>& values) {
   std::ostringstream out;
@@ -87,7 +98,7 @@ struct StepText {
       for (const LibraryStep::Source& source : argument.sources)
         if (source.constant < 0) slots.push_back(source.slot);
     }
-    out << slots_text(step.results) << " = " << step.op.operator_name().name << '('
+    out << slots_text(step.results, step.readable) << " = " << step.op.operator_name().name << '('
         << slots_text(slots) << ')';
   }
   void operator()(const ViewStepping& step) const {
@@ -105,7 +116,7 @@ struct StepText {
 std::string print(const HostList& list) {
   std::ostringstream out;
   out << "steps of " << list.name << "\n";
-  out << "  inputs " << slots_text(list.inputs) << "\n";
+  out << "  inputs " << slots_text(list.inputs, list.readable_inputs) << "\n";
   out << "  arena " << list.arena_bytes << " bytes\n";
   for (const Step& step : list.steps) {
     out << "  ";

@@ -33,10 +33,9 @@ bool conforms(const at::Tensor& tensor, const ir::TensorType& type) {
 }
 
 /// The tensor, or a copy that lies as the graph says. Kernels have its strides in their code.
-at::Tensor conforming(at::Tensor tensor, const ir::TypePtr& type) {
-  if (type == nullptr || !tensor.defined() || conforms(tensor, *type)) return tensor;
-  at::Tensor copy =
-      at::empty_strided(type->static_sizes(), type->static_strides(), tensor.options());
+at::Tensor conforming(const at::Tensor& tensor, const ir::TensorType& type) {
+  if (!tensor.defined() || conforms(tensor, type)) return tensor;
+  at::Tensor copy = at::empty_strided(type.static_sizes(), type.static_strides(), tensor.options());
   copy.copy_(tensor);
   return copy;
 }
@@ -157,8 +156,22 @@ void RunState::take_inputs(std::span<at::Tensor> inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     at::Tensor given = list_.releasable[i] ? std::move(inputs[i]) : inputs[i];
     if (list_.releasable[i]) inputs[i].reset();
-    slots_[static_cast<size_t>(list_.inputs[i])] =
-        conforming(std::move(given), list_.read_inputs[i]);
+    const Readable& readable = list_.readable_inputs[i];
+    if (readable.slot != kNoSlot) {
+      at::Tensor copy = conforming(given, *readable.type);
+      if (readable.slot != list_.inputs[i] && !copy.is_same(given)) copied_inputs_.push_back(i);
+      slots_[static_cast<size_t>(readable.slot)] = std::move(copy);
+    }
+    if (readable.slot != list_.inputs[i])
+      slots_[static_cast<size_t>(list_.inputs[i])] = std::move(given);
+  }
+}
+
+void RunState::copy_inputs_again() {
+  for (size_t i : copied_inputs_) {
+    const c10::IValue& given = slots_[static_cast<size_t>(list_.inputs[i])];
+    c10::IValue& copy = slots_[static_cast<size_t>(list_.readable_inputs[i].slot)];
+    if (given.isTensor() && copy.isTensor()) copy.toTensor().copy_(given.toTensor());
   }
 }
 
@@ -184,7 +197,11 @@ void RunState::execute(const KernelStep& step, Backend& judge, const KernelCheck
   std::vector<at::Tensor> inputs, outputs;
   for (ir::ValueId id : step.nodes->inputs) inputs.push_back(tensor(static_cast<Slot>(id)));
   if (!in_range) {
-    // The same nodes in eager raise eager's error.
+    // The same nodes in eager raise eager's error. With indices of int32 some of libtorch's kernels
+    // check nothing and read anywhere.
+    for (at::Tensor& input : inputs) {
+      if (input.scalar_type() == at::kInt) input = input.to(at::kLong);
+    }
     judge.compile(step.nodes->graph, {})->run(inputs);
     TANDEM_CHECK(in_range, "call", "kernel ", step.name,
                  " met an index out of range where eager does not");
@@ -206,12 +223,20 @@ void RunState::execute(const LibraryStep& step) {
     });
   }
   step.op.callBoxed(stack_);
+  if (!copied_inputs_.empty() && may_write(step.op)) copy_inputs_again();
   if (step.results.empty()) return stack_.clear();
   ops::pop_results(stack_, step.shape, [&](size_t index, c10::IValue result) {
     const Slot slot = step.results[index];
     if (slot == kNoSlot) return;
-    if (const ir::TypePtr& type = step.types[index]; type != nullptr && result.isTensor())
-      result = conforming(std::move(result).toTensor(), type);
+    const Readable& readable = step.readable[index];
+    if (readable.slot != kNoSlot && result.isTensor()) {
+      at::Tensor copy = conforming(result.toTensor(), *readable.type);
+      if (readable.slot == slot) {
+        result = std::move(copy);
+      } else {
+        slots_[static_cast<size_t>(readable.slot)] = std::move(copy);
+      }
+    }
     slots_[static_cast<size_t>(slot)] = std::move(result);
   });
 }
@@ -235,6 +260,7 @@ void RunState::execute(const EagerStep& step) {
 
 void RunState::clear() {
   for (c10::IValue& slot : slots_) slot = c10::IValue();
+  copied_inputs_.clear();
   stack_.clear();
 }
 

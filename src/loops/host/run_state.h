@@ -52,6 +52,8 @@ class RunState {
 
  private:
   void take_inputs(std::span<at::Tensor> inputs);
+  /// After a write: what kernels read of an input that had to be copied.
+  void copy_inputs_again();
   void execute(const KernelStep& step, Backend& judge, const KernelCheck& check);
   void execute(const LibraryStep& step);
   void execute(const ViewStepping& step);
@@ -69,6 +71,7 @@ class RunState {
   void* arena_ = nullptr;             // where the tensors are at the moment
   std::vector<at::Tensor> in_arena_;  // per output tensor; undefined: not there
   std::vector<c10::IValue> slots_;
+  std::vector<size_t> copied_inputs_;
   std::vector<void*> pointers_;
   torch::jit::Stack stack_;
 };

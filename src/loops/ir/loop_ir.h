@@ -57,7 +57,8 @@ enum class LoopOp : uint8_t {
   // ---- i64 in, i64 out ----
   CheckIndex,  // a, if 0 <= a < `integer`; otherwise the kernel fails and the value is 0
   // ---- conversions ----
-  Cast,       // a to `dtype`, as C++ does; float to integer truncates; to bool: a != 0
+  Cast,       // a to `dtype`, as C++ does; float to integer truncates, by way of i32, of u8 and i64
+              // by way of i64 (beyond: the smallest one there); to bool: a != 0
   RoundBF16,  // f32 -> f32: to the nearest bf16, ties to even
   RoundF16,   // f32 -> f32: to the nearest f16, ties to even
   // ---- one operand ----
@@ -109,10 +110,10 @@ enum class LoopOp : uint8_t {
   Atan2,
   Hypot,
   Copysign,
-  Max,   // a NaN wins
-  Min,   // a NaN wins
-  Fmax,  // a NaN loses
-  Fmin,  // a NaN loses
+  Max,   // a NaN wins; of equal operands b, which tells zeros apart
+  Min,   // the same
+  Fmax,  // a NaN loses; of equal operands a
+  Fmin,  // the same
   And,   // bitwise; bool: logical
   Or,
   Xor,

@@ -220,13 +220,13 @@ T float_binary(LoopOp op, T a, T b) {
     case LoopOp::Copysign:
       return std::copysign(a, b);
     case LoopOp::Max:
-      return nan ? a + b : (a < b ? b : a);
+      return nan ? a + b : (a > b ? a : b);
     case LoopOp::Min:
-      return nan ? a + b : (b < a ? b : a);
+      return nan ? a + b : (a < b ? a : b);
     case LoopOp::Fmax:
-      return std::fmax(a, b);
+      return std::isnan(b) || a >= b ? a : b;
     case LoopOp::Fmin:
-      return std::fmin(a, b);
+      return std::isnan(b) || a <= b ? a : b;
     default:
       TANDEM_CHECK(false, "lower", "op ", to_string(op), " on floats");
   }
@@ -345,11 +345,14 @@ To converted(From value) {
   if constexpr (std::is_same_v<To, bool>) {
     return value != From{0};
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    // Beyond int64 C++ leaves it open; x86's conversion gives the smallest int64.
-    constexpr auto kLimit = static_cast<From>(9223372036854775808.0);
+    // By way of int32, of u8 and i64 by way of int64. What does not fit there C++ leaves open;
+    // x86's conversion gives the smallest integer.
+    constexpr bool kBy64Bits = std::is_same_v<To, uint8_t> || std::is_same_v<To, int64_t>;
+    using Machine = std::conditional_t<kBy64Bits, int64_t, int32_t>;
+    constexpr auto kLimit = static_cast<From>(kBy64Bits ? 0x1p63 : 0x1p31);
     if (!(value >= -kLimit && value < kLimit))
-      return static_cast<To>(std::numeric_limits<int64_t>::min());
-    return static_cast<To>(static_cast<int64_t>(value));
+      return static_cast<To>(std::numeric_limits<Machine>::min());
+    return static_cast<To>(static_cast<Machine>(value));
   } else {
     return static_cast<To>(value);
   }

@@ -116,6 +116,8 @@ void BodyBuilder::store(const Access& access, Val value) {
 }
 
 Val BodyBuilder::check_index(Val index, int64_t bound) {
+  const Instruction& line = lines_[static_cast<size_t>(index.id)].line;
+  if (line.op == LoopOp::CheckIndex && line.integer <= bound) return index;
   return add(
       {.op = LoopOp::CheckIndex, .dtype = c10::ScalarType::Long, .a = index.id, .integer = bound},
       c10::ScalarType::Long);

@@ -24,6 +24,7 @@ bool is_float_operand(const Call& call) { return c10::isFloatingType(call.tensor
 bool is_wide_float(const Call& call) {
   return is_float(call) && !c10::isReducedFloatingType(call.result().dtype);
 }
+bool is_whole(const Call& call) { return c10::isIntegralType(call.result().dtype, true); }
 bool is_number(const Call& call) { return call.result().dtype != ScalarType::Bool; }
 
 /// f(x), computed in the result's dtype: integers become floats first.
@@ -41,7 +42,16 @@ Val binary(Emitter& e) {
 template <LoopOp op>
 Val arithmetic(Emitter& e) {
   const ScalarType dtype = result_dtype(e);
-  return e.body.to(e.body.binary(op, e.as_term(0, dtype), e.as_term(1, dtype)), dtype);
+  return e.body.to(e.body.binary(op, e.as(0, dtype), e.as_term(1, dtype)), dtype);
+}
+
+/// Of two equal zeros the first one; libtorch's bf16 kernel takes the second.
+template <LoopOp op>
+Val without_nan(Emitter& e) {
+  const ScalarType dtype = result_dtype(e);
+  const Val a = e.as(0, dtype), b = e.as(1, dtype);
+  const bool swapped = e.eager.second_zero_in_bf16 && dtype == ScalarType::BFloat16;
+  return e.body.to(swapped ? e.body.binary(op, b, a) : e.body.binary(op, a, b), dtype);
 }
 
 // Bools multiply as `and` and add as `or`.
@@ -84,8 +94,10 @@ Val scaled_sum(Emitter& e, Val a, Val b, double alpha) {
 
 double alpha_of(const Call& call) { return call.number(2)->as_double(); }
 bool has_alpha(const Call& call) {
-  return call.number(2).has_value() &&
-         (call.result().dtype != ScalarType::Bool || alpha_of(call) == 1);
+  const auto alpha = call.number(2);
+  if (!alpha.has_value()) return false;
+  if (alpha->kind == Number::Kind::Float && !is_float(call)) return false;  // libtorch raises
+  return call.result().dtype != ScalarType::Bool || alpha->as_double() == 1;
 }
 
 Val add(Emitter& e) {
@@ -122,6 +134,14 @@ Val pow_number(Emitter& e) {
                : value;
   };
   const auto square = [&] { return rounded(body.binary(LoopOp::Mul, x, x)); };
+  // The f16 kernel calls pow: of -inf that is inf, of -0 it is 0.
+  const auto root = [&] {
+    if (!e.eager.f16_roots_by_pow || dtype != ScalarType::Half) return body.unary(LoopOp::Sqrt, x);
+    const auto number = [&](double value) { return e.number(value, x.dtype); };
+    const Val is_lowest = body.compare(LoopOp::Eq, x, number(-HUGE_VAL));
+    const Val base = body.select(is_lowest, number(HUGE_VAL), x);
+    return body.binary(LoopOp::Add, body.unary(LoopOp::Sqrt, base), number(0));
+  };
   Val power;
   if (exponent == 0) {
     power = e.number(1.0, body.wide(x).dtype);
@@ -134,9 +154,9 @@ Val pow_number(Emitter& e) {
   } else if (exponent == -2) {
     power = body.unary(LoopOp::Reciprocal, square());
   } else if (exponent == 0.5) {
-    power = body.unary(LoopOp::Sqrt, x);
+    power = root();
   } else if (exponent == -0.5) {
-    power = body.unary(LoopOp::Rsqrt, x);
+    power = body.unary(LoopOp::Reciprocal, root());
   } else if (exponent == -1) {
     power = body.unary(LoopOp::Reciprocal, x);
   } else {
@@ -163,10 +183,18 @@ Val logical(Emitter& e) {
 Val logical_not(Emitter& e) { return e.body.logical_not(e.operand(0)); }
 Val bitwise_not(Emitter& e) { return e.body.unary(LoopOp::Not, e.operand(0)); }
 
+// Of two equal zeros Max gives the second: x keeps its sign.
 Val relu(Emitter& e) {
   const ScalarType dtype = result_dtype(e);
   const Val x = e.as(0, dtype);
-  return e.body.to(e.body.binary(LoopOp::Max, x, e.number(0.0, x.dtype)), dtype);
+  return {e.body.binary(LoopOp::Max, e.number(0.0, x.dtype), x).id, dtype};
+}
+
+/// x, or operand i if x lies beyond. Of two equal zeros x if the bound is a number, otherwise the
+/// bound, as in eager's vectors.
+Val bounded(Emitter& e, LoopOp op, Val x, size_t i) {
+  const Val bound = e.as(i, result_dtype(e));
+  return e.call.tensor(i) == nullptr ? e.body.binary(op, bound, x) : e.body.binary(op, x, bound);
 }
 
 Val convert(Emitter& e) { return e.body.to(e.operand(0), result_dtype(e)); }
@@ -178,6 +206,16 @@ Val where(Emitter& e) {
       dtype};
 }
 
+/// libtorch's kernel reads the number behind a tensor, and raises if it does not fit.
+bool masked_fill_applies(const Call& call) {
+  const ir::TensorType* value = call.tensor(2);
+  if (value == nullptr) return call.number(2).has_value();
+  const ScalarType from = value->dtype, to = call.result().dtype;
+  if (from == to || from == ScalarType::Bool) return true;
+  return c10::promoteTypes(from, to) == to &&
+         !(c10::isIntegralType(from, false) && to == ScalarType::Half);
+}
+
 Val masked_fill(Emitter& e) {
   const ScalarType dtype = result_dtype(e);
   return {e.body.select(e.operand(1), e.as(2, dtype), e.as(0, dtype)).id, dtype};
@@ -186,14 +224,13 @@ Val masked_fill(Emitter& e) {
 Val clamp(Emitter& e) {
   const ScalarType dtype = result_dtype(e);
   Val x = e.as(0, dtype);
-  if (e.call.has(1)) x = e.body.binary(LoopOp::Max, x, e.as(1, dtype));
-  if (e.call.operand_count() > 2 && e.call.has(2))
-    x = e.body.binary(LoopOp::Min, x, e.as(2, dtype));
+  if (e.call.has(1)) x = bounded(e, LoopOp::Max, x, 1);
+  if (e.call.operand_count() > 2 && e.call.has(2)) x = bounded(e, LoopOp::Min, x, 2);
   return {x.id, dtype};
 }
 Val clamp_max(Emitter& e) {
   const ScalarType dtype = result_dtype(e);
-  return {e.body.binary(LoopOp::Min, e.as(0, dtype), e.as(1, dtype)).id, dtype};
+  return {bounded(e, LoopOp::Min, e.as(0, dtype), 1).id, dtype};
 }
 
 Val threshold_backward(Emitter& e) {
@@ -344,7 +381,8 @@ Val gelu_backward(Emitter& e) {
     const Val slope = plus(times(square, number(3 * kTwoBeta * kKappa)), number(kTwoBeta));
     // 1 - s without cancellation; an infinite power would make a NaN of s = 0.
     const Val rest = times(b.binary(LoopOp::Min, power, number(3e38)), s);
-    const Val inner = times(times(x, slope), rest);
+    // In this order: x * slope may be infinite where the rest is zero.
+    const Val inner = times(times(slope, rest), x);
     return b.to(times(g, times(s, plus(inner, number(1)))), dtype);
   }
   const Val gauss = b.unary(LoopOp::Exp, times(square, number(-0.5)));
@@ -373,6 +411,19 @@ Val bernoulli_from(Emitter& e) {
   const Val word = b.binary(LoopOp::And, bits, integer(0xffffffff));
   const int64_t threshold = ops::bernoulli_threshold(e.call.number(2)->as_double());
   return b.to(b.compare(LoopOp::Lt, word, integer(threshold)), type.dtype);
+}
+
+/// 0 where the row is ignored; the kernel fails if a class is out of range.
+Val class_index(Emitter& e) {
+  const auto integer = [&](int64_t value) {
+    return e.body.constant(ScalarType::Long, Number::of(value));
+  };
+  const Val target = e.operand(0);
+  const Val ignored = e.body.compare(LoopOp::Eq, target, integer(*e.call.integer(2)));
+  return e.body.check_index(e.body.select(ignored, integer(0), target), *e.call.integer(1));
+}
+bool class_index_applies(const Call& call) {
+  return call.tensor(0)->dtype == ScalarType::Long && call.integer(1) && call.integer(2);
 }
 
 template <size_t i>
@@ -443,7 +494,7 @@ const auto kPointwiseRules = std::to_array<Rule>({
     light("isnan", isnan, is_float_operand),
     light("isinf", isinf, is_float_operand),
     light("logical_not", logical_not),
-    light("bitwise_not", bitwise_not),
+    light("bitwise_not", bitwise_not, is_whole),
     light("add.Tensor", add, has_alpha),
     light("add.Scalar", add, has_alpha),
     light("sub.Tensor", sub, sub_applies),
@@ -451,9 +502,9 @@ const auto kPointwiseRules = std::to_array<Rule>({
     light("rsub.Tensor", rsub, sub_applies),
     light("rsub.Scalar", rsub, sub_applies),
     light("mul.Tensor", mul),
-    light("mul.Scalar", mul),
+    {.op = "mul.Scalar", .any_number = true, .emit = mul},
     light("div.Tensor", arithmetic<LoopOp::Div>),
-    light("div.Scalar", arithmetic<LoopOp::Div>),
+    {.op = "div.Scalar", .any_number = true, .emit = arithmetic<LoopOp::Div>},
     light("div.Tensor_mode", div_mode, is_wide_float),
     light("div.Scalar_mode", div_mode, is_wide_float),
     light("floor_divide", binary<LoopOp::FloorDiv>, is_wide_float),
@@ -470,14 +521,14 @@ const auto kPointwiseRules = std::to_array<Rule>({
     light("copysign.Scalar", binary<LoopOp::Copysign>, is_float),
     light("maximum", binary<LoopOp::Max>, is_number),
     light("minimum", binary<LoopOp::Min>, is_number),
-    light("fmax", binary<LoopOp::Fmax>, is_float),
-    light("fmin", binary<LoopOp::Fmin>, is_float),
-    light("bitwise_and.Tensor", binary<LoopOp::And>),
-    light("bitwise_or.Tensor", binary<LoopOp::Or>),
-    light("bitwise_xor.Tensor", binary<LoopOp::Xor>),
-    light("bitwise_and.Scalar", binary<LoopOp::And>),
-    light("bitwise_or.Scalar", binary<LoopOp::Or>),
-    light("bitwise_xor.Scalar", binary<LoopOp::Xor>),
+    light("fmax", without_nan<LoopOp::Fmax>, is_float),
+    light("fmin", without_nan<LoopOp::Fmin>, is_float),
+    light("bitwise_and.Tensor", binary<LoopOp::And>, is_whole),
+    light("bitwise_or.Tensor", binary<LoopOp::Or>, is_whole),
+    light("bitwise_xor.Tensor", binary<LoopOp::Xor>, is_whole),
+    light("bitwise_and.Scalar", binary<LoopOp::And>, is_whole),
+    light("bitwise_or.Scalar", binary<LoopOp::Or>, is_whole),
+    light("bitwise_xor.Scalar", binary<LoopOp::Xor>, is_whole),
     light("logical_and", logical<LoopOp::And>),
     light("logical_or", logical<LoopOp::Or>),
     light("logical_xor", logical<LoopOp::Xor>),
@@ -494,8 +545,8 @@ const auto kPointwiseRules = std::to_array<Rule>({
     light("gt.Scalar", comparison<LoopOp::Gt>, number_or_tensor_at<1>),
     light("ge.Scalar", comparison<LoopOp::Ge>, number_or_tensor_at<1>),
     light("where.self", where),
-    light("masked_fill.Scalar", masked_fill, number_or_tensor_at<2>),
-    light("masked_fill.Tensor", masked_fill, number_or_tensor_at<2>),
+    light("masked_fill.Scalar", masked_fill, masked_fill_applies),
+    light("masked_fill.Tensor", masked_fill, masked_fill_applies),
     light("clamp", clamp, clamp_applies),
     light("clamp.Tensor", clamp, clamp_applies),
     light("clamp_min", clamp, clamp_applies),
@@ -510,6 +561,7 @@ const auto kPointwiseRules = std::to_array<Rule>({
     light("lerp.Scalar", lerp, number_at<2>),
     light("lerp.Tensor", lerp, is_float),
     heavy("tandem::bernoulli_from", bernoulli_from, number_or_tensor_at<2>),
+    light("tandem::class_index", class_index, class_index_applies),
     light("_to_copy", convert),
     {.op = "clone", .pays_alone = false, .emit = convert},
 });

@@ -1,5 +1,7 @@
 #include "loops/rules/rule.h"
 
+#include "ops/numbers_fit.h"
+
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -85,6 +87,8 @@ const Rule* find_rule(const Call& call, const Target& target) {
   }
   if (!known) return nullptr;
   const Rule* rule = found->second;
+  const bool any_number = rule->any_number && c10::isFloatingType(call.result().dtype);
+  if (!any_number && !ops::numbers_fit(call.graph(), node)) return nullptr;
   return rule->applies == nullptr || rule->applies(call) ? rule : nullptr;
 }
 

@@ -51,7 +51,7 @@ class Emitter {
   /// Operand i, tensor or number, in the dtype that `dtype` computes in; converted to `dtype`
   /// before, as libtorch does.
   Val as(size_t i, c10::ScalarType dtype);
-  /// The same for + - * /, whose kernels take a single number unrounded.
+  /// The same for the second operand of * and /, whose kernels take a single number unrounded.
   Val as_term(size_t i, c10::ScalarType dtype);
   Val number(const Number& number, c10::ScalarType dtype) { return body.constant(dtype, number); }
   Val number(double number, c10::ScalarType dtype) {
@@ -76,10 +76,11 @@ enum class Weight : uint8_t {
 /// All that is said about fusing an op. An op with a row is never decomposed on a backend that asks
 /// the rows; what is not Weight::Pass the backward may compute again.
 struct Rule {
-  std::string_view op;  // `add.Tensor`: without `aten::`, but `tandem::bernoulli_from`
+  std::string_view op;  // `add.Tensor`: without `aten::`, but `tandem::class_index`
   RuleKind kind = RuleKind::Pointwise;
   Weight weight = Weight::Light;
   bool pays_alone = true;  // if not: in no kernel with other ops it is left to libtorch
+  bool any_number = false;  // of floats: libtorch's kernel takes numbers beyond their dtype, too
   /// The element of the result; of a reduction see below.
   Val (*emit)(Emitter&) = nullptr;
   /// Whether this call can be fused at all; null: always.
@@ -97,7 +98,8 @@ struct Rule {
 };
 
 /// The rule for a call that can be fused, or null. All tensors must lie on one device, where
-/// kernels of the target can read them, be of a dtype that kernels know, and not empty.
+/// kernels of the target can read them, be of a dtype that kernels know, and not empty. Numbers
+/// must fit their dtypes, if the row does not say otherwise.
 const Rule* find_rule(const Call& call, const Target& target);
 
 /// The name of its op with namespace and overload.

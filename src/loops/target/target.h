@@ -39,6 +39,10 @@ struct EagerRounding {
   bool steps_in_f16 = true;
   // bf16: powers round between their multiplications.
   bool powers_in_bf16 = true;
+  // f16: powers of 1/2 and -1/2 are pow's, not roots.
+  bool f16_roots_by_pow = true;
+  // bf16: fmax and fmin take the second of two equal zeros.
+  bool second_zero_in_bf16 = true;
 };
 
 /// A kind of device that kernels are made for: what fusion, rules and runs have to know of it. Only

@@ -45,7 +45,10 @@ Halves halves(const Expr& x, int64_t dim) {
           builder.op("slice.Tensor", {x, dim, half, 2 * half, 1})};
 }
 
+// A NaN is neither, as in eager's vectors: the shrinking ops keep it, their gradients there are
+// zero.
 Expr within(const Expr& x, double limit) { return (x >= -limit) & (x <= limit); }
+Expr beyond(const Expr& x, double limit) { return (x < -limit) | (x > limit); }
 
 }  // namespace
 
@@ -53,7 +56,7 @@ Results elu(const OpCall& call) {
   const Expr x = call.wide("self");
   const auto [negative, positive, input] = elu_numbers(call, x);
   const Expr grown = x.builder().op("expm1", {x * input});
-  return {where(x > 0, x * positive, grown * negative)};
+  return {where(x < 0, grown * negative, x * positive)};
 }
 
 Results elu_backward(const OpCall& call) {
@@ -103,7 +106,7 @@ Results hardshrink(const OpCall& call) {
 }
 
 Results hardshrink_backward(const OpCall& call) {
-  return {where(within(call.tensor("self"), call.number("lambd")), 0, call.tensor("grad_out"))};
+  return {where(beyond(call.tensor("self"), call.number("lambd")), call.tensor("grad_out"), 0)};
 }
 
 Results hardsigmoid(const OpCall& call) { return {clamped(call.wide("self") + 3, 0, 6) / 6}; }
@@ -120,7 +123,7 @@ Results hardswish(const OpCall& call) {
 
 Results hardswish_backward(const OpCall& call) {
   const Expr g = call.wide("grad_output"), x = call.wide("self");
-  return {where(x <= -3, 0, where(x < 3, g * (x / 3 + 0.5), g))};
+  return {where(x <= -3, 0, where(x >= 3, g, g * (x / 3 + 0.5)))};  // of a NaN: NaN
 }
 
 Results hardtanh(const OpCall& call) {
@@ -215,11 +218,12 @@ Results softplus_backward(const OpCall& call) {
 Results softshrink(const OpCall& call) {
   const Expr x = call.wide("self");
   const double limit = call.number("lambd");
-  return {where(x > limit, x - limit, where(x < -limit, x + limit, x * 0))};
+  // A NaN stays. No zero is negative, as in eager's vectors.
+  return {where(x > limit, x - limit, where(x < -limit, x + limit, abs(x) * 0))};
 }
 
 Results softshrink_backward(const OpCall& call) {
-  return {where(within(call.tensor("self"), call.number("lambd")), 0, call.tensor("grad_output"))};
+  return {where(beyond(call.tensor("self"), call.number("lambd")), call.tensor("grad_output"), 0)};
 }
 
 Results tanh_backward(const OpCall& call) {

@@ -1,4 +1,5 @@
 #include "ops/decompositions/bodies.h"
+#include "ops/own/class_index.h"
 
 #include <ATen/core/Reduction.h>
 
@@ -29,12 +30,18 @@ struct Rows {
   int64_t dim;                  // of the classes
 };
 
+/// libtorch's kernel takes bytes, too, and raises for other integers.
+bool has_index_targets(const OpCall& call) {
+  return call.tensor("target").dtype() == c10::ScalarType::Long;
+}
+
 Rows rows(const OpCall& call, const Expr& x) {
   Rows result;
   result.dim = x.rank() == 1 ? 0 : 1;
   const Expr target = unsqueeze(call.tensor("target"), result.dim);
   result.valid = !equal(target, static_cast<double>(call.integer("ignore_index")));
-  result.target = where(result.valid, target, 0);
+  result.target = call.builder().op(kClassIndex.name(),
+                                    {target, x.size(result.dim), call.integer("ignore_index")});
   if (call.has("weight")) {
     const Expr weight = call.wide("weight");
     std::vector<int64_t> flat{result.target.numel()};
@@ -91,6 +98,7 @@ Results mse_loss_backward(const OpCall& call) {
 }
 
 Results nll_loss(const OpCall& call) {
+  if (!has_index_targets(call)) return {};
   const Expr x = call.wide("self");
   const auto [target, valid, weights, dim] = rows(call, x);
   const Expr picked = call.builder().op("gather", {x, dim, target});
@@ -105,6 +113,7 @@ Results nll_loss(const OpCall& call) {
 
 // A comparison with the class numbers instead of a scatter: every element is written once.
 Results nll_loss_backward(const OpCall& call) {
+  if (!has_index_targets(call)) return {};
   const Expr x = call.wide("self");
   const auto [target, valid, weights, dim] = rows(call, x);
   Expr g = call.wide("grad_output");

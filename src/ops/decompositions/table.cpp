@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "ir/text/op_names.h"
 #include "ops/decompositions/bodies.h"
+#include "ops/numbers_fit.h"
 
 #include <string>
 #include <utility>
@@ -19,7 +20,7 @@ constexpr bool kExact = true;
 
 constexpr DecompositionRow kRows[] = {
     // ---- activations: x input, y result, g gradient ----
-    {"elu", d::elu, kExact, "where(x > 0, scale x, alpha scale expm1(input_scale x))"},
+    {"elu", d::elu, kExact, "where(x < 0, alpha scale expm1(input_scale x), scale x)"},
     {"elu_backward", d::elu_backward, kExact,
      "where(y > 0, scale g, g input_scale (y + alpha scale))"},
     {"gelu", d::gelu, kExact, "x/2 (1 + erf(x / sqrt 2)), or with tanh"},
@@ -27,7 +28,7 @@ constexpr DecompositionRow kRows[] = {
     {"glu", d::glu, kExact, "a / (1 + e^-b) of the halves a, b"},
     {"glu_backward", d::glu_backward, kExact, "cat(s g, (1 - s) s a g), s = sigmoid(b)"},
     {"hardshrink", d::hardshrink, kExact, "where(|x| <= lambda, 0, x)"},
-    {"hardshrink_backward", d::hardshrink_backward, kExact, "where(|x| <= lambda, 0, g)"},
+    {"hardshrink_backward", d::hardshrink_backward, kExact, "where(|x| > lambda, g, 0)"},
     {"hardsigmoid", d::hardsigmoid, kExact, "clamp(x + 3, 0, 6) / 6"},
     {"hardsigmoid_backward", d::hardsigmoid_backward, kExact, "where(|x| < 3, g / 6, 0)"},
     {"hardswish", d::hardswish, kExact, "x clamp(x + 3, 0, 6) / 6"},
@@ -54,7 +55,7 @@ constexpr DecompositionRow kRows[] = {
     {"softplus_backward", d::softplus_backward, kExact,
      "where(beta x > threshold, g, g z / (z + 1)), z = e^(beta x)"},
     {"softshrink", d::softshrink, kExact, "x - lambda, x + lambda or 0"},
-    {"softshrink_backward", d::softshrink_backward, kExact, "where(|x| <= lambda, 0, g)"},
+    {"softshrink_backward", d::softshrink_backward, kExact, "where(|x| > lambda, g, 0)"},
     {"tanh_backward", d::tanh_backward, kExact, "g (1 - y^2)"},
     {"threshold", d::threshold, kExact, "where(x <= threshold, value, x)"},
     {"threshold_backward", d::threshold_backward, kExact, "where(x <= threshold, 0, g)"},
@@ -141,6 +142,18 @@ std::string known_op(const std::string& op) {
   return name;
 }
 
+/// The formula, where libtorch's kernel does not rather raise: for results that are no floats, and
+/// for numbers that do not fit.
+DecompositionBody where_libtorch_computes(std::vector<Expr> (*body)(const OpCall&)) {
+  return [body](const OpCall& call) {
+    const ir::TensorType* const result = call.result(0);
+    const bool is_float = result == nullptr || c10::isFloatingType(result->dtype);
+    if (!is_float || !ops::numbers_fit(call.builder().graph(), call.node()))
+      return std::vector<Expr>{};
+    return body(call);
+  };
+}
+
 }  // namespace
 
 Decompositions Decompositions::standard(Rounding rounding) {
@@ -148,8 +161,10 @@ Decompositions Decompositions::standard(Rounding rounding) {
   for (const ops::DecompositionRow& row : ops::decomposition_rows()) {
     if (!row.exact && rounding == Rounding::eager) continue;
     const std::string name = "aten::" + std::string(row.op);
-    table.rows_[name] = {
-        .op = name, .body = row.body, .exact = row.exact, .formula = std::string(row.formula)};
+    table.rows_[name] = {.op = name,
+                         .body = where_libtorch_computes(row.body),
+                         .exact = row.exact,
+                         .formula = std::string(row.formula)};
   }
   return table;
 }

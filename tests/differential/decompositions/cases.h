@@ -18,6 +18,9 @@ class Draw {
 
   ops::Random random;
   at::ScalarType dtype;
+  // normal() gives NaN, infinities, zeros of both signs, large numbers; whole vectors of them,
+  // since eager's kernels treat a NaN otherwise elsewhere.
+  bool special = false;
 
   int64_t integer(int64_t low, int64_t high) { return random.integer(low, high); }
   bool coin() { return random.coin(); }
@@ -25,7 +28,9 @@ class Draw {
   at::Tensor normal(std::vector<int64_t> sizes);
   at::Tensor uniform(std::vector<int64_t> sizes, double low = 0, double high = 1);
   at::Tensor like(const at::Tensor& tensor) { return normal(tensor.sizes().vec()); }
-  std::vector<int64_t> sizes(int64_t rank) { return random.sizes(rank, 2); }
+  std::vector<int64_t> sizes(int64_t rank) {
+    return special ? std::vector<int64_t>{4, 64} : random.sizes(rank, 2);
+  }
   std::vector<int64_t> sizes() { return sizes(integer(0, 4)); }
   /// Half of the time undefined.
   at::Tensor maybe(const at::Tensor& tensor) { return random.maybe(tensor); }

@@ -83,7 +83,10 @@ Value* OpEmitter::to_bf16_bits(Value* x) {
 Value* OpEmitter::from_f16_bits(Value* bits) {
   if (set_ != InstructionSet::Baseline) {
     Value* half = b_.CreateBitCast(bits, like(b_.getHalfTy(), bits));
-    return b_.CreateFPExt(half, like(b_.getFloatTy(), bits));
+    // Behind the fence LLVM does not see halves. It would compare and select them as such, which
+    // the machine cannot: lane by lane, and of two zeros it takes the wrong one.
+    return b_.CreateUnaryIntrinsic(llvm::Intrinsic::arithmetic_fence,
+                                   b_.CreateFPExt(half, like(b_.getFloatTy(), bits)));
   }
   Value* const operands[] = {bits};
   return math_.call_each_lane(
@@ -149,11 +152,16 @@ Value* OpEmitter::cast(Value* x, ScalarType from, ScalarType to) {
   if (from_float && to_float) return b_.CreateFPCast(x, type);
   if (to_float) return from_unsigned ? b_.CreateUIToFP(x, type) : b_.CreateSIToFP(x, type);
   if (!from_float) return b_.CreateIntCast(x, type, !from_unsigned);
-  // Through 64 bits, as libtorch's scalar code; what does not fit gives the smallest integer there.
-  Value* frozen = b_.CreateFreeze(b_.CreateFPToSI(x, like(b_.getInt64Ty(), x)));
+  // By way of the machine's conversion, as libtorch: to 32 bits, of u8 and i64 to 64. What does not
+  // fit there gives its smallest integer.
+  const bool by_64_bits = to == ScalarType::Byte || to == ScalarType::Long;
+  Type* machine = by_64_bits ? b_.getInt64Ty() : b_.getInt32Ty();
+  const double limit = by_64_bits ? 0x1p63 : 0x1p31;
+  Value* frozen = b_.CreateFreeze(b_.CreateFPToSI(x, like(machine, x)));
   Value* inside =
-      b_.CreateAnd(b_.CreateFCmpOGE(x, number(x, -0x1p63)), b_.CreateFCmpOLT(x, number(x, 0x1p63)));
-  Value* whole = b_.CreateSelect(inside, frozen, integer(frozen, INT64_MIN));
+      b_.CreateAnd(b_.CreateFCmpOGE(x, number(x, -limit)), b_.CreateFCmpOLT(x, number(x, limit)));
+  Value* whole =
+      b_.CreateSelect(inside, frozen, integer(frozen, by_64_bits ? INT64_MIN : INT32_MIN));
   return b_.CreateTrunc(whole, type);
 }
 
@@ -321,12 +329,12 @@ Value* OpEmitter::float_binary(LoopOp op, Value* a, Value* b) {
     case LoopOp::Copysign:
       return b_.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, a, b);
     case LoopOp::Fmax: {
-      Value* larger = b_.CreateSelect(b_.CreateFCmpOGT(a, b), a, b);
-      return b_.CreateSelect(b_.CreateFCmpUNO(b, b), a, larger);
+      Value* larger = b_.CreateSelect(b_.CreateFCmpUGE(a, b), a, b);
+      return b_.CreateSelect(b_.CreateFCmpUNO(a, a), b, larger);
     }
     case LoopOp::Fmin: {
-      Value* smaller = b_.CreateSelect(b_.CreateFCmpOLT(a, b), a, b);
-      return b_.CreateSelect(b_.CreateFCmpUNO(b, b), a, smaller);
+      Value* smaller = b_.CreateSelect(b_.CreateFCmpULE(a, b), a, b);
+      return b_.CreateSelect(b_.CreateFCmpUNO(a, a), b, smaller);
     }
     default:
       TANDEM_UNSUPPORTED("lower", "no code is generated for ", loops::to_string(op), " of floats");

@@ -71,6 +71,29 @@ TEST(LlvmBackend, AnIndexOutOfRangeRaisesEagersError) {
   }
 }
 
+// An input that is laid out otherwise, or negated lazily, is copied for kernels, and only for them.
+TEST(LlvmBackend, AWriteReachesAnInputThatKernelsReadACopyOf) {
+  const ir::Graph graph = ir::parse(R"(
+    graph g(%x: f32[4, 3] user_input 0) {
+      %y: f32[4, 3] = aten.exp(%x)
+      %w: f32[4, 3] = aten.copy_(%x, %y, false)
+      %z: f32[4, 3] = aten.neg(%x)
+      return %w: output 0, %z: output 1
+    })");
+  const auto compiled = backend("llvm")->compile(graph, {});
+  for (const bool negated : {false, true}) {
+    const Tensor memory = torch::randn({3, 4}), x = negated ? memory._neg_view().t() : memory.t();
+    const Tensor expected = x.exp();
+    std::vector<Tensor> inputs = {x};
+
+    const std::vector<Tensor> results = compiled->run(inputs);
+
+    EXPECT_TRUE(at::allclose(x, expected));
+    EXPECT_TRUE(results[0].is_same(x));
+    EXPECT_TRUE(at::allclose(results[1], -expected)) << "read after the write";
+  }
+}
+
 /// Compiles nothing.
 class Refusing final : public KernelCompiler {
  public:
