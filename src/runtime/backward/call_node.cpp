@@ -67,7 +67,8 @@ void CallNode::connect(std::span<const autograd::Edge> targets,
     for (size_t i = 0; i < part.leaves.size(); ++i) {
       autograd::Edge& edge = next_edges_[first_leaf + i];
       edge = autograd::impl::gradient_edge(inputs[part.leaves[i]]);
-      edge.function->topological_nr();  // tells the accumulator that it has a parent
+      // Tells the accumulator that it has a parent. A view made without grad has none.
+      if (edge.function) edge.function->topological_nr();
     }
   }
   // Accumulators count 0: they are the end of every graph.
