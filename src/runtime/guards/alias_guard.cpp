@@ -131,7 +131,8 @@ std::optional<std::string> AliasGuard::counter_mismatch(
     std::span<const at::Tensor* const> inputs) const {
   for (size_t i : moved_) {
     for (size_t j = 0; j < inputs.size(); ++j) {
-      if (storage_of(*inputs[i]) != storage_of(*inputs[j])) continue;
+      // Whatever their memory: separate tensors may come in place of parts of one, and set_data()
+      // separates a part from its memory, not from its counter.
       const bool same = libtorch::same_counter(*inputs[i]->unsafeGetTensorImpl(),
                                                *inputs[j]->unsafeGetTensorImpl());
       const bool was = counter_of_input_[i] == counter_of_input_[j];

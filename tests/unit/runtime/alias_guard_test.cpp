@@ -83,6 +83,9 @@ TEST(AliasGuard, CountersThatPartedAreNoticed) {
   EXPECT_EQ(mismatch(guard, views), "none");
   EXPECT_EQ(mismatch(guard, {all.slice(0, 0, 4), all.data().slice(0, 4, 8)}),
             "a and b do not have one version counter");
+  // Nor do tensors that have nothing to do with each other.
+  EXPECT_EQ(mismatch(guard, {torch::ones({4}), torch::ones({4})}),
+            "a and b do not have one version counter");
 }
 
 // A view gets another history when its version moves, and only a trace knows which reads it
