@@ -316,6 +316,44 @@ TEST(Entries, AFailedCompileIsRememberedUntilReset) {
   EXPECT_EQ(f(torch::ones({2})).sum().item<float>(), 4);
 }
 
+// A refusal may come from how the arguments lie in memory. It is remembered for those that lie so.
+TEST(Entries, ARefusalForOverlapConcernsWhatOverlaps) {
+  auto f = compile([](const T& z, const T& parts) {
+    parts.mul_(2);
+    return z * 2;
+  });
+  const auto text = [&](const T& z, const T& parts) {
+    return test::error_text<UnsupportedError>([&] { f(z, parts); });
+  };
+  const auto overlapping = [] { return torch::ones({4}, torch::kComplexFloat); };
+  T z = overlapping();
+  const std::string first = text(z, torch::view_as_real(z));
+  EXPECT_NE(first.find("shares memory"), std::string::npos) << first;
+  EXPECT_TRUE(f(z, torch::ones({4, 2})).equal(z * 2));
+  z = overlapping();
+  EXPECT_EQ(text(z, torch::view_as_real(z)), first);
+  EXPECT_EQ(f.stats().traces, 2);
+  const T both = torch::ones({8}, torch::kComplexFloat), half = both.slice(0, 4, 8);
+  EXPECT_TRUE(f(both.slice(0, 0, 4), torch::view_as_real(half)).equal(half));
+  EXPECT_EQ(f.stats().entries, 1);
+}
+
+TEST(Entries, ARefusalForOverlapWithWhatIsClosedOver) {
+  const T state = torch::ones({4}, torch::kComplexFloat);
+  auto f = compile([state](const T& parts) {
+    parts.mul_(2);
+    return state * 2;
+  });
+  const auto text = [&](const T& parts) {
+    return test::error_text<UnsupportedError>([&] { f(parts); });
+  };
+  const std::string first = text(torch::view_as_real(state));
+  EXPECT_NE(first.find("shares memory"), std::string::npos) << first;
+  EXPECT_TRUE(f(torch::ones({4, 2})).equal(state * 2));
+  EXPECT_EQ(text(torch::view_as_real(state)), first);
+  EXPECT_EQ(f.stats().entries, 1);
+}
+
 // set_data() gives a tensor other memory and leaves it its version counter.
 TEST(Entries, APartThatWasSeparatedCountsWithTheWhole) {
   expect_twins_agree([](Twin& twin) {

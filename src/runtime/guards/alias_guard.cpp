@@ -42,7 +42,8 @@ AliasGuard::AliasGuard(const ir::Signature& signature, const std::vector<GroupRo
         (is_view || facts.histories == 1)) {
       known_views_.push_back({i, is_view});
     }
-    group_of_input_.push_back(facts.group);
+    group_of_input_.push_back(first ? facts.group
+                                    : group_of_input_[static_cast<size_t>(facts.duplicate_of)]);
     const int64_t same = facts.duplicate_of >= 0 ? facts.duplicate_of : facts.counter_of;
     counter_of_input_.push_back(same < 0 ? i : counter_of_input_[static_cast<size_t>(same)]);
   }
