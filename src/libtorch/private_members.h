@@ -70,11 +70,18 @@ size_t place_of(const c10::TensorImpl& tensor, Member member) {
   return word << 1;
 }
 
-/// Whether two tensors have one version counter together. It is a pointer that no accessor shows.
-[[maybe_unused]] inline bool same_counter(const c10::TensorImpl& a, const c10::TensorImpl& b) {
+/// Which version counter a tensor has; null: none. It is a pointer that no accessor shows.
+[[maybe_unused]] inline const void* counter_of(const c10::TensorImpl& tensor) {
   static_assert(sizeof(c10::VariableVersion) == sizeof(void*));
-  return a.version_counter().enabled() &&
-         std::memcmp(&a.version_counter(), &b.version_counter(), sizeof(void*)) == 0;
+  const void* counter = nullptr;
+  std::memcpy(&counter, &tensor.version_counter(), sizeof counter);
+  return counter;
+}
+
+/// Whether two tensors have one version counter together.
+[[maybe_unused]] inline bool same_counter(const c10::TensorImpl& a, const c10::TensorImpl& b) {
+  const void* const counter = counter_of(a);
+  return counter != nullptr && counter == counter_of(b);
 }
 
 }  // namespace

@@ -6,6 +6,23 @@
 
 namespace tandem::pipeline {
 
+namespace {
+
+runtime::MemoryPattern pattern(std::span<const at::Tensor> closed_over,
+                               const detail::Flat& arguments) {
+  return {closed_over, {arguments.tensors.data(), arguments.tensors.size()}};
+}
+
+}  // namespace
+
+bool CompileRegistry::Failure::concerns(const libtorch::ThreadState& thread,
+                                        const detail::Flat& arguments) const {
+  if (!key.hold(thread, arguments)) return false;
+  std::vector<at::Tensor> alive;  // the others, undefined here, share memory with nobody
+  for (const auto& tensor : closed_over) alive.emplace_back(tensor.lock());
+  return pattern(alive, arguments) == memory;
+}
+
 CompileRegistry::Ticket::~Ticket() {
   if (!record_) return;
   {
@@ -16,8 +33,13 @@ CompileRegistry::Ticket::~Ticket() {
   registry_->finished_.notify_all();
 }
 
-void CompileRegistry::Ticket::fail(std::exception_ptr error) {
-  auto failure = std::make_shared<const Failure>(Failure{record_->key, std::move(error)});
+void CompileRegistry::Ticket::fail(std::exception_ptr error, const detail::Flat& arguments,
+                                   std::span<const at::Tensor> closed_over) {
+  auto made = std::make_shared<Failure>(Failure{record_->key, std::move(error)});
+  for (const at::Tensor& tensor : closed_over)
+    made->closed_over.emplace_back(tensor.getIntrusivePtr());
+  made->memory = pattern(closed_over, arguments);
+  std::shared_ptr<const Failure> failure = std::move(made);
   std::lock_guard lock(registry_->mutex_);
   if (record_->generation == registry_->generation_) registry_->failures_.push_back(failure);
 }
@@ -63,7 +85,7 @@ std::exception_ptr CompileRegistry::failure(const libtorch::ThreadState& thread,
     failures = failures_;
   }
   for (const auto& failure : failures) {
-    if (failure->key.hold(thread, arguments)) return failure->error;
+    if (failure->concerns(thread, arguments)) return failure->error;
   }
   return nullptr;
 }

@@ -1,11 +1,15 @@
 #pragma once
 
 #include "runtime/guards/guards.h"
+#include "runtime/guards/memory_pattern.h"
+
+#include <c10/core/UndefinedTensorImpl.h>
 
 #include <condition_variable>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -31,7 +35,10 @@ class CompileRegistry {
 
     explicit operator bool() const { return record_ != nullptr; }
     /// Calls that this compile would have served get `error` from now on; not so after a forget().
-    void fail(std::exception_ptr error);
+    /// What was closed over when it failed counts: the refusal may come from the memory that
+    /// arguments share with it, or with each other.
+    void fail(std::exception_ptr error, const detail::Flat& arguments,
+              std::span<const at::Tensor> closed_over);
 
    private:
     CompileRegistry* registry_ = nullptr;
@@ -59,6 +66,10 @@ class CompileRegistry {
   struct Failure {
     runtime::Guards key;
     std::exception_ptr error;
+    std::vector<c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>> closed_over{};
+    runtime::MemoryPattern memory{};
+
+    bool concerns(const libtorch::ThreadState& thread, const detail::Flat& arguments) const;
   };
 
   mutable std::mutex mutex_;

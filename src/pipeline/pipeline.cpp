@@ -54,13 +54,17 @@ tracing::KnownTensors known_tensors(const Options& options) {
   return known;
 }
 
-}  // namespace
+std::vector<at::Tensor> lifted_by(const tracing::Trace& trace) {
+  std::vector<at::Tensor> lifted;
+  for (size_t i = trace.argument_count(); i < trace.stand_ins().size(); ++i)
+    lifted.push_back(trace.stand_ins()[i].real);
+  return lifted;
+}
 
-Captured capture(const Program& program, const detail::Flat& arguments, const Options& options,
-                 StageLog& log) {
+Captured capture_in(std::optional<tracing::Trace>& trace, const Program& program,
+                    const detail::Flat& arguments, const Options& options, StageLog& log) {
   const std::vector<std::string> names = program.tensor_names(arguments);
   const std::vector<tracing::Replacement> replacements = program.replacements();
-  std::optional<tracing::Trace> trace;
   Captured captured;
   const auto run = [&](tracing::Retrace retrace) {
     trace.emplace(arguments,
@@ -92,6 +96,19 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
   if (kVerifyEveryStep) ir::verify(captured.joint.graph, "joint");
   log.dump("joint", captured.joint.graph);
   return captured;
+}
+
+}  // namespace
+
+Captured capture(const Program& program, const detail::Flat& arguments, const Options& options,
+                 StageLog& log, std::vector<at::Tensor>* lifted) {
+  std::optional<tracing::Trace> trace;
+  try {
+    return capture_in(trace, program, arguments, options, log);
+  } catch (...) {
+    if (lifted && trace) *lifted = lifted_by(*trace);
+    throw;
+  }
 }
 
 Decompositions chosen_decompositions(const Options& options) {
@@ -150,23 +167,28 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
   runtime::Guards guards(thread, arguments, program->tensor_names(arguments), options);
   const std::shared_ptr<Backend> backend = options.backend.resolve();
 
-  Captured captured = capture(*program, arguments, options, log);
+  Captured captured = capture(*program, arguments, options, log, &counts.lifted);
   counts = captured.counts;
-  run_passes(captured.joint.graph, chosen_decompositions(options), options.rounding, log,
-             captured.run.happened);
-  Split split = cut(captured.joint, options, log);
-  guards.add_trace(captured.joint, split.signature, arguments);
-  runtime::Artifact artifact = lower({.backend = std::string(backend->name()),
-                                      .allowed = {options.rounding, options.random},
-                                      .joint = std::move(captured.joint.graph),
-                                      .split = std::move(split),
-                                      .guards = guards.rows(),
-                                      .result_constants = std::move(captured.result_constants),
-                                      .fingerprint = captured.run.fingerprint},
-                                     *backend, log);
-  log.finish();
-  return runtime::bind(std::move(artifact), std::move(guards), std::move(captured.joint.lifted),
-                       make_backward_compiler(backend, program, options, thread));
+  try {
+    run_passes(captured.joint.graph, chosen_decompositions(options), options.rounding, log,
+               captured.run.happened);
+    Split split = cut(captured.joint, options, log);
+    guards.add_trace(captured.joint, split.signature, arguments);
+    runtime::Artifact artifact = lower({.backend = std::string(backend->name()),
+                                        .allowed = {options.rounding, options.random},
+                                        .joint = std::move(captured.joint.graph),
+                                        .split = std::move(split),
+                                        .guards = guards.rows(),
+                                        .result_constants = std::move(captured.result_constants),
+                                        .fingerprint = captured.run.fingerprint},
+                                       *backend, log);
+    log.finish();
+    return runtime::bind(std::move(artifact), std::move(guards), std::move(captured.joint.lifted),
+                         make_backward_compiler(backend, program, options, thread));
+  } catch (...) {
+    counts.lifted = std::move(captured.joint.lifted);
+    throw;
+  }
 }
 
 }  // namespace tandem::pipeline

@@ -9,12 +9,14 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace tandem::pipeline {
 
 struct CaptureCounts {
   int64_t traces = 1;  // runs of the function
   int64_t zero_fallbacks = 0;
+  std::vector<at::Tensor> lifted{};  // by a compile that fails, until then
 };
 
 /// What capture finds, beside the joint graph.
@@ -26,9 +28,10 @@ struct Captured {
 };
 
 /// trace, signature, joint: runs the user's function once; twice if only the first run could tell
-/// which inputs belong together (tracing::Retrace).
+/// which inputs belong together (tracing::Retrace). If it fails, `lifted` gets what the last run
+/// had lifted by then.
 Captured capture(const Program& program, const detail::Flat& arguments, const Options& options,
-                 StageLog& log);
+                 StageLog& log, std::vector<at::Tensor>* lifted = nullptr);
 
 /// What the backend wants decomposed, overridden by the user.
 Decompositions chosen_decompositions(const Options& options);
@@ -44,7 +47,8 @@ void run_passes(ir::Graph& graph, const Decompositions& table, Rounding rounding
 /// The cut, by the partitioner of the options; both graphs verified.
 Split cut(const Joint& joint, const Options& options, StageLog& log);
 
-/// Every stage in order: what happens when a call finds no entry.
+/// Every stage in order: what happens when a call finds no entry. `counts` are filled if it fails,
+/// too.
 std::shared_ptr<const runtime::EntryState> compile_entry(
     const std::shared_ptr<const Program>& program, const detail::Flat& arguments,
     const Options& options, StageLog& log, CaptureCounts& counts);

@@ -3,10 +3,11 @@
 #include "runtime/artifact.h"
 #include "runtime/backward/backward_compiler.h"
 #include "runtime/backward/backward_kernels.h"
+#include "runtime/backward/found_memory.h"
 #include "runtime/backward/gradient_functions.h"
 #include "runtime/backward/primals.h"
 #include "runtime/call/call_plan.h"
-#include "runtime/call/edge_pool.h"
+#include "runtime/call/pool.h"
 #include "runtime/guards/guards.h"
 #include "runtime/peak_meter.h"
 #include "tandem/entry.h"
@@ -20,7 +21,7 @@
 namespace tandem::runtime {
 
 /// One specialisation: graphs, kernels, plan and guards. Immutable once built, but for a counter
-/// and the edges that it keeps between calls; lives as long as an autograd node of one of its
+/// and the lists that it keeps between calls; lives as long as an autograd node of one of its
 /// calls.
 class EntryState {
  public:
@@ -64,6 +65,7 @@ class EntryState {
   Executable& forward() const { return *artifact_.forward.ready; }
   BackwardKernels& backward() const { return *backward_; }
   EdgePool& edge_pool() const { return edge_pool_; }
+  Pool<FoundMemories>& memory_pool() const { return memory_pool_; }
   /// Of the first forward and the first backward.
   PeakMeter& peak_meter() const { return peak_meter_; }
 
@@ -76,6 +78,7 @@ class EntryState {
   std::unique_ptr<BackwardKernels> backward_;  // null in an inference entry
   mutable std::atomic<int64_t> calls_{0};
   mutable EdgePool edge_pool_;
+  mutable Pool<FoundMemories> memory_pool_;
   mutable PeakMeter peak_meter_;
   PrimalPlan primals_;
   mutable GradientFunctions gradients_;

@@ -124,6 +124,7 @@ void check_overlap(const tracing::Trace& trace, const ir::Signature& signature,
     if (!signature.inputs[i].data_written || signature.inputs[i].duplicate_of >= 0) continue;
     const StandIn& written = trace.stand_ins()[order[i]];
     for (size_t j = 0; j < order.size(); ++j) {
+      if (signature.inputs[j].duplicate_of >= 0) continue;  // the first of them says it all
       const StandIn& other = trace.stand_ins()[order[j]];
       if (!ops::shares_memory(written.real, other.real)) continue;
       if (signature.inputs[i].group >= 0 &&

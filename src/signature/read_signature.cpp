@@ -52,9 +52,10 @@ void add_groups(const tracing::Trace& trace, const std::vector<int64_t>& positio
       if (group.is_root) {
         const tracing::StandIn& one = trace.stand_ins()[stand_in];
         const bool is_view = !one.tensor.is_same(group.tensor);
+        const bool renewed = one.apart ? input.history_changed : input.requires_grad_after;
         input.history_changed =
             facts.history_changed || (input.history_changed && is_reshaped(one));
-        input.histories = (is_view ? input.requires_grad_after : facts.history_changed) ? 2 : 1;
+        input.histories = (is_view ? renewed : facts.history_changed) ? 2 : 1;
       }
     }
     signature.groups.push_back(std::move(facts));

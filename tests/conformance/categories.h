@@ -29,6 +29,7 @@ Category input_mutation_metadata();
 Category input_mutation_storage();
 Category intermediate_base();
 Category interplay();
+Category leaf_views();
 Category lifetime();
 Category metadata_records();
 Category mutation_in_backward();

@@ -95,6 +95,26 @@ std::vector<Case> shared_memory() {
             a[1].mul_(2);
             return {a[1] + 1};
           }),
+      views_judged(
+          "one tensor twice and one that overlaps it, the first written", {6},
+          [](const at::Tensor& b) -> Tensors {
+            const at::Tensor x = b.slice(0, 0, 4);
+            return {x, x, b.slice(0, 2, 6)};
+          },
+          [](Tensors& a) -> Tensors {
+            a[0].mul_(2);
+            return {a[1] + a[2]};
+          }),
+      views_judged(
+          "one tensor twice and its base, the base written", {6},
+          [](const at::Tensor& b) -> Tensors {
+            const at::Tensor x = b.slice(0, 0, 4);
+            return {b, x, x};
+          },
+          [](Tensors& a) -> Tensors {
+            a[0].mul_(2);
+            return {a[2].view({2, 2})};
+          }),
       judged(
           "results of unbind, one written",
           views_of(

@@ -117,6 +117,41 @@ TEST(CallPath, DataReplacedUnderTheParameterIsUsed) {
   scale.expect_same_gradients(x);
 }
 
+// The accumulator of a leaf knows its sizes. An entry keeps it from call to call, and no gradient
+// of other sizes would fit.
+TEST(CallPath, AParameterMayGetOtherSizes) {
+  const T w = leaf({4});
+  auto scale = compile([w](const T& x) { return x * w; });
+  const auto expect_step = [&](int64_t size) {
+    const T x = torch::randn({size});
+    w.mutable_grad() = T();
+    scale(x).sum().backward();
+    EXPECT_TRUE(same_bits(w.grad(), x)) << size;
+    w.mutable_grad() = T();
+    (w * x).sum().backward();
+    EXPECT_TRUE(same_bits(w.grad(), x)) << size;
+  };
+  for (int64_t size : {4, 6, 4, 6, 1, 4}) {
+    w.set_data(torch::randn({size}));
+    expect_step(size);
+  }
+  EXPECT_EQ(scale.stats().compiles, 3);
+}
+
+// A difference (docs/reference/differences.md): eager itself cannot make the accumulator anew.
+TEST(CallPath, AParameterWithOtherSizesNeedsACallFirst) {
+  const T w = leaf({4});
+  auto scale = compile([w](const T& x) { return x * w; });
+  scale(torch::randn({4})).sum().backward();
+  w.mutable_grad() = T();
+  w.set_data(torch::randn({6}));
+  const T x = torch::randn({6});
+  EXPECT_THROW((w * x).sum().backward(), c10::Error);
+  scale.reset();
+  (w * x).sum().backward();
+  EXPECT_TRUE(same_bits(w.grad(), x));
+}
+
 TEST(CallPath, EdgesThatSomebodyBentAreNotKept) {
   Scale scale;
   const T x = torch::randn({4}), other = leaf({4});

@@ -2,6 +2,7 @@
 /// it must hit the entry that exists. And what makes an entry stale.
 #include "support/error_text.h"
 #include "support/models.h"
+#include "support/twins.h"
 #include "tandem/tandem.h"
 
 #include <ATen/autocast_mode.h>
@@ -9,6 +10,7 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <utility>
 
 namespace tandem::test {
 namespace {
@@ -312,6 +314,98 @@ TEST(Entries, AFailedCompileIsRememberedUntilReset) {
   EXPECT_EQ(f(torch::ones({3})).sum().item<float>(), 6);  // another call, another compile
   f.reset();
   EXPECT_EQ(f(torch::ones({2})).sum().item<float>(), 4);
+}
+
+// A refusal may come from how the arguments lie in memory. It is remembered for those that lie so.
+TEST(Entries, ARefusalForOverlapConcernsWhatOverlaps) {
+  auto f = compile([](const T& z, const T& parts) {
+    parts.mul_(2);
+    return z * 2;
+  });
+  const auto text = [&](const T& z, const T& parts) {
+    return test::error_text<UnsupportedError>([&] { f(z, parts); });
+  };
+  const auto overlapping = [] { return torch::ones({4}, torch::kComplexFloat); };
+  T z = overlapping();
+  const std::string first = text(z, torch::view_as_real(z));
+  EXPECT_NE(first.find("shares memory"), std::string::npos) << first;
+  EXPECT_TRUE(f(z, torch::ones({4, 2})).equal(z * 2));
+  z = overlapping();
+  EXPECT_EQ(text(z, torch::view_as_real(z)), first);
+  EXPECT_EQ(f.stats().traces, 2);
+  const T both = torch::ones({8}, torch::kComplexFloat), half = both.slice(0, 4, 8);
+  EXPECT_TRUE(f(both.slice(0, 0, 4), torch::view_as_real(half)).equal(half));
+  EXPECT_EQ(f.stats().entries, 1);
+}
+
+TEST(Entries, ARefusalForOverlapWithWhatIsClosedOver) {
+  const T state = torch::ones({4}, torch::kComplexFloat);
+  auto f = compile([state](const T& parts) {
+    parts.mul_(2);
+    return state * 2;
+  });
+  const auto text = [&](const T& parts) {
+    return test::error_text<UnsupportedError>([&] { f(parts); });
+  };
+  const std::string first = text(torch::view_as_real(state));
+  EXPECT_NE(first.find("shares memory"), std::string::npos) << first;
+  EXPECT_TRUE(f(torch::ones({4, 2})).equal(state * 2));
+  EXPECT_EQ(text(torch::view_as_real(state)), first);
+  EXPECT_EQ(f.stats().entries, 1);
+}
+
+// set_data() gives a tensor other memory and leaves it its version counter.
+TEST(Entries, APartThatWasSeparatedCountsWithTheWhole) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const T& a, const T& b, const T& w) {
+      const T y = b * w;
+      a.add_(1);
+      return y;
+    });
+    for (int call = 0; call < 3; ++call) {
+      T whole = torch::randn({4});
+      const T part = whole.slice(0, 0, 4), w = torch::randn({4}).requires_grad_();
+      whole.set_data(torch::randn({4}));
+      const T y = f(whole, part, w);
+      twin.record_error("backward", [&] { y.sum().backward(); });
+      twin.record("version", static_cast<int64_t>(part._version()));
+    }
+    f.expect_one_compile();
+  });
+}
+
+// Which inputs have one version counter shows in their versions, and in what a backward may read.
+TEST(Entries, OnePerPatternOfVersionCounters) {
+  using Parts = std::pair<T, T>;
+  const auto parts = [] {
+    const T both = torch::randn({8});
+    return Parts{both.slice(0, 0, 4), both.slice(0, 4, 8)};
+  };
+  const auto apart = [] { return Parts{torch::randn({4}), torch::randn({4})}; };
+  for (const bool first_apart : {false, true}) {
+    expect_twins_agree([&](Twin& twin) {
+      auto f = twin.compile([](const T& a, const T& b, const T& w) {
+        const T y = b * w;
+        a.add_(1);
+        return y;
+      });
+      auto write_both = twin.compile([](const T& a, const T& b) {
+        a.add_(1);
+        b.mul_(2);
+        return a + b;
+      });
+      for (int call = 0; call < 4; ++call) {
+        const auto [a, b] = (call % 2 == 0) == first_apart ? apart() : parts();
+        const T w = torch::randn({4}).requires_grad_();
+        const T y = f(a, b, w);
+        twin.record_error("backward", [&] { y.sum().backward(); });
+        twin.record("gradient", w.grad());
+        write_both(a, b);
+        twin.record("version of the first", static_cast<int64_t>(a._version()));
+        twin.record("version of the second", static_cast<int64_t>(b._version()));
+      }
+    });
+  }
 }
 
 }  // namespace

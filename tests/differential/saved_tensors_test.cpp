@@ -1,10 +1,12 @@
 /// What the graph of a call holds on to, and what happens when somebody writes to it before the
 /// backward: eager's error with eager's text, or eager's result.
 #include "support/allocated_bytes.h"
+#include "support/error_text.h"
 #include "support/twins.h"
 
 #include <torch/csrc/autograd/anomaly_mode.h>
 
+#include <functional>
 #include <regex>
 
 namespace tandem::test {
@@ -336,6 +338,123 @@ TEST(SavedTensors, DataOfAParameterExchangedBetween) {
     twin.record_error("backward", [&] { y.backward(); });
     twin.record("gradient", x.grad());
   });
+}
+
+// What eager has saved of a view stays in the memory of that time; what it has saved of the tensor
+// itself is read as it is by then.
+TEST(SavedTensors, DataExchangedUnderViews) {
+  using Program = std::function<Tensor(const Tensor&, const Tensor&)>;
+  const std::vector<Program> programs = {
+      [](const Tensor& x, const Tensor& w) { return x * w; },
+      [](const Tensor& x, const Tensor& w) { return x * w.t(); },
+      [](const Tensor& x, const Tensor& w) { return x.mm(w); },
+      [](const Tensor& x, const Tensor& w) { return torch::linear(x, w); },
+      [](const Tensor& x, const Tensor& w) { return x.matmul(w.t()).tanh(); },
+      [](const Tensor&, const Tensor& w) { return w * w; },
+      [](const Tensor&, const Tensor& w) { return w.reshape(-1) * w.reshape(-1); },
+      [](const Tensor& x, const Tensor& w) { return (x.view(-1) * w.t().reshape({-1})).exp(); },
+      [](const Tensor& x, const Tensor& w) { return x.select(0, 1) * w.select(1, 0); },
+  };
+  const std::vector<std::function<Tensor()>> data = {
+      [] { return torch::full({3, 3}, 300.); },
+      [] { return torch::randn({3, 3}).t(); },
+      [] { return torch::randn({2, 3, 3}).select(0, 1); },
+  };
+  for (size_t p = 0; p < programs.size(); ++p) {
+    for (size_t d = 0; d < data.size(); ++d) {
+      for (const bool closed_over : {false, true}) {
+        SCOPED_TRACE("program " + std::to_string(p) + ", data " + std::to_string(d) +
+                     (closed_over ? ", closed over" : ""));
+        expect_twins_agree([&](Twin& twin) {
+          const Program program = programs[p];
+          const Tensor x = leaf({3, 3}), w = leaf({3, 3});
+          auto open =
+              twin.compile([program](const Tensor& a, const Tensor& b) { return program(a, b); });
+          auto closed = twin.compile([program, w](const Tensor& a) { return program(a, w); });
+          // Twice: what one call keeps for the next must not be taken for what that one found.
+          for (int call = 0; call < 3; ++call) {
+            x.mutable_grad() = Tensor();
+            w.mutable_grad() = Tensor();
+            const Tensor y = closed_over ? closed(x) : open(x, w);
+            const Tensor other = closed_over ? closed(x) : open(x, w);
+            if (call < 2) w.set_data(data[d]());
+            twin.record_error("backward", [&] { y.sum().backward(); });
+            twin.record("gradient of x", x.grad());
+            twin.record("gradient of w", w.grad());
+            if (call < 1) w.set_data(torch::randn({3, 3}));
+            twin.record_error("backward", [&] { other.sum().backward(); });
+            twin.record("gradient of x", x.grad());
+            twin.record("gradient of w", w.grad());
+          }
+        });
+      }
+    }
+  }
+}
+
+// A difference (docs/reference/differences.md): eager reads the new data for the first product.
+TEST(SavedTensors, DataExchangedUnderWhatIsReadInBothWays) {
+  const Tensor x = leaf({3, 3}), w = torch::randn({3, 3}), found = w.clone();
+  auto f = compile([w](const Tensor& a) { return a * w + (a * w.t()).exp(); });
+  const Tensor y = f(x);
+  w.set_data(torch::randn({3, 3}));
+  y.sum().backward();
+  const Tensor expected = found + found.t() * (x.detach() * found.t()).exp();
+  EXPECT_TRUE(at::allclose(x.grad(), expected));
+}
+
+TEST(SavedTensors, SizesExchangedUnderViews) {
+  for (const bool closed_over : {false, true}) {
+    expect_twins_agree([&](Twin& twin) {
+      const Tensor x = leaf({3, 3}), w = torch::randn({3, 3});
+      auto open = twin.compile([](const Tensor& a, const Tensor& b) { return a.mm(b.t()); });
+      auto closed = twin.compile([w](const Tensor& a) { return a.mm(w.t()); });
+      const Tensor y = closed_over ? closed(x) : open(x, w);
+      w.set_data(torch::randn({2, 5}, torch::kDouble));
+      twin.record_error("backward", [&] { y.sum().backward(); });
+      twin.record("gradient", x.grad());
+    });
+  }
+}
+
+// Eager's formulas would raise by themselves, or not; kernels rely on sizes.
+TEST(SavedTensors, SizesExchangedUnderWhatIsReadAsItIs) {
+  const Tensor x = leaf({4}), w = torch::randn({4});
+  auto scale = compile([w](const Tensor& a) { return (a * w).sum(); });
+  const Tensor y = scale(x);
+  w.set_data(torch::randn({2}));
+  EXPECT_EQ(error_text<UserError>([&] { y.backward(); }),
+            "call: the backward reads lifted 0, and set_data() has given it other sizes or another "
+            "dtype since the call\n"
+            "  compiled: f32[4]\n"
+            "  now:      f32[2]\n"
+            "  remedy:   run the backward before set_data()");
+  EXPECT_FALSE(x.grad().defined());
+}
+
+TEST(SavedTensors, GradientsOfGradientsAfterDataWasExchanged) {
+  const Tensor x = leaf({3, 3}), w = leaf({3, 3});
+  auto product = compile([w](const Tensor& a) { return a.mm(w.t()).exp(); });
+  const Tensor y = product(x).sum();
+  w.set_data(torch::randn({3, 3}));
+  EXPECT_EQ(error_text<UserError>([&] {
+              torch::autograd::grad({y}, {x}, {}, /*retain_graph=*/true, /*create_graph=*/true);
+            }),
+            "call: backward with create_graph=true needs lifted 0 as it was in the call, and "
+            "set_data() has given it other memory since\n"
+            "  remedy: run the backward before set_data()");
+}
+
+// The memory that a parameter had lives as long as in eager.
+TEST(SavedTensors, ExchangedMemoryIsFreedWithTheGraph) {
+  const Tensor x = leaf({3, 3}), w = leaf({3, 3});
+  auto product = compile([w](const Tensor& a) { return a.mm(w.t()); });
+  Tensor y = product(x).sum();
+  const c10::weak_intrusive_ptr<c10::StorageImpl> found = w.storage().getWeakStorageImpl();
+  w.set_data(torch::randn({3, 3}));
+  EXPECT_FALSE(found.expired());
+  y.backward();
+  EXPECT_TRUE(found.expired());
 }
 
 TEST(SavedTensors, RequiresGradSwitchedBetween) {

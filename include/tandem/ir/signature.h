@@ -68,8 +68,9 @@ struct InputFacts {
   int64_t version_delta = 0;      // what the call adds to the version counter
   bool requires_grad_after = false;
   bool is_leaf_after = true;
-  bool read_by_backward = false;   // as recorded, through views too: eager keeps it until then
-  bool read_by_gradients = false;  // as recorded: some gradient is computed from its data
+  bool read_by_backward = false;    // as recorded, through views too: eager keeps it until then
+  bool viewed_by_backward = false;  // as recorded: through views that the forward has taken
+  bool read_by_gradients = false;   // as recorded: some gradient is computed from its data
 
   // where metadata or storage changed
   TypePtr type_after{};

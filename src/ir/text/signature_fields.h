@@ -38,6 +38,7 @@ constexpr auto fields(const InputFacts*) {
       Field{"version_delta", &F::version_delta},
       Field{"requires_grad_after", &F::requires_grad_after},
       Field{"is_leaf_after", &F::is_leaf_after}, Field{"read_by_backward", &F::read_by_backward},
+      Field{"viewed_by_backward", &F::viewed_by_backward},
       Field{"read_by_gradients", &F::read_by_gradients}, Field{"type_after", &F::type_after},
       Field{"offset_after", &F::offset_after}, Field{"storage", &F::storage},
       Field{"set_to", &F::set_to}, Field{"bytes_after", &F::bytes_after});

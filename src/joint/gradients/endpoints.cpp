@@ -137,9 +137,9 @@ void Endpoints::add_targets() {
   for (size_t i = 0; i < order_.size(); ++i) {
     const StandIn& one = input(i);
     const ir::InputFacts& facts = signature.inputs[i];
-    if (facts.duplicate_of >= 0 || signature.is_view_of_group(i)) continue;
+    if (facts.duplicate_of >= 0 || (signature.is_view_of_group(i) && !one.apart)) continue;
     const CallTensor of = CallTensor::input(static_cast<int64_t>(i));
-    const bool view = is_view_member(trace_, one);
+    const bool view = is_view_member(trace_, one) && !one.apart;
     for (size_t k = 0; k < one.histories.size(); ++k) {
       if (k > 0 && is_passed_apart(one.histories[k], one)) continue;
       add_target({of, static_cast<int64_t>(k)}, k == 0 && (view || one.history_only));

@@ -299,7 +299,7 @@ class Function final : public detail::CompiledFunction,
     } catch (const Error&) {
       if (log.ended_by_user()) throw;
       error = std::current_exception();
-      ticket.fail(error);
+      ticket.fail(error, arguments, counts.lifted);
     }
     return fail(error);
   }

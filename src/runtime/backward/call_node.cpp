@@ -33,6 +33,16 @@ const autograd::AutogradMeta& meta_of(const at::Tensor& leaf) {
       libtorch::autograd_meta(*leaf.unsafeGetTensorImpl()));
 }
 
+/// Where the gradient of a leaf goes. After set_data() with other sizes its accumulator may still
+/// be the old one, which the entry for the old sizes keeps: no gradient of the new sizes fits it.
+autograd::Edge leaf_edge(const at::Tensor& leaf) {
+  autograd::Edge edge = autograd::impl::gradient_edge(leaf);
+  if (!edge.function || edge.function->input_metadata(0).is_same_shape(leaf)) return edge;
+  using Weak = decltype(autograd::AutogradMeta::grad_accumulator_);
+  autograd::impl::set_grad_accumulator(leaf, Weak(autograd::Edge().function));
+  return autograd::impl::gradient_edge(leaf);
+}
+
 /// Whether a kept list still leads to the accumulators that the leaves have now. set_data() with
 /// another dtype gives a leaf a new one.
 bool leads_to_leaves(const autograd::edge_list& edges, const CallPlan::Part& part,
@@ -65,8 +75,9 @@ void CallNode::connect(std::span<autograd::Edge> targets, std::span<const at::Te
     next_edges_.resize(part.edges.size());
     for (size_t i = 0; i < part.leaves.size(); ++i) {
       autograd::Edge& edge = next_edges_[first_leaf + i];
-      edge = autograd::impl::gradient_edge(inputs[part.leaves[i]]);
-      edge.function->topological_nr();  // tells the accumulator that it has a parent
+      edge = leaf_edge(inputs[part.leaves[i]]);
+      // Tells the accumulator that it has a parent. A view made without grad has none.
+      if (edge.function) edge.function->topological_nr();
     }
   }
   // Accumulators count 0: they are the end of every graph.

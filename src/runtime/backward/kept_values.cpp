@@ -53,16 +53,21 @@ void KeptValues::save(const EntryState& entry, std::span<const at::Tensor> input
     watched_.push_back(
         {tensor.unsafeGetTensorImpl()->version_counter(), version_to_save(tensor), number});
   };
+  if (!plan.lifted_as_found.empty()) note_memory(entry, inputs);
+  size_t saved_input = 0;
   for (size_t i = 0; i < plan.saved.size(); ++i) {
     const auto of = static_cast<size_t>(plan.saved[i].of);
     const Saved::As as = plan.saved[i].as;
     at::Tensor& value = outputs[static_cast<size_t>(plan.first_saved) + i];
     // What nearly all saved values are, first: see Runner::run() in call/run_actions.cpp.
     if (as == Saved::As::Input) {
+      ++saved_input;
       if (plan.saved[i].of < lifted) {
         lifted_versions_.push_back(version_to_save(inputs[of]));
       } else {
         arguments_.push_back({inputs[of], version_to_save(inputs[of])});
+        if (plan.saved_inputs[saved_input - 1].as_found)
+          argument_memory_.emplace_back().note(inputs[of]);
       }
       continue;
     }
@@ -79,6 +84,25 @@ void KeptValues::save(const EntryState& entry, std::span<const at::Tensor> input
     }
     values_.push_back(std::move(value));
   }
+}
+
+void KeptValues::note_memory(const EntryState& entry, std::span<const at::Tensor> inputs) {
+  const std::vector<size_t>& noted = entry.plan().lifted_as_found;
+  entry_ = &entry;
+  entry.memory_pool().take(lifted_memory_);
+  lifted_memory_.resize(noted.size());
+  for (size_t k = 0; k < noted.size(); ++k) lifted_memory_[k].note(inputs[noted[k]]);
+}
+
+/// What a tensor no longer has is not kept for the next call.
+void KeptValues::give_memory() {
+  if (lifted_memory_.empty()) return;
+  const std::vector<size_t>& noted = entry_->plan().lifted_as_found;
+  for (size_t k = 0; k < noted.size(); ++k) {
+    if (!lifted_memory_[k].is_of(entry_->lifted()[noted[k]])) lifted_memory_[k] = {};
+  }
+  entry_->memory_pool().give(std::move(lifted_memory_));
+  lifted_memory_.clear();
 }
 
 void KeptValues::save_primals(const EntryState& entry, std::span<const at::Tensor> inputs) {
@@ -103,18 +127,33 @@ void KeptValues::save_with_hooks(const EntryState& entry, std::span<const at::Te
   }
 }
 
+KeptValues::SavedInput KeptValues::next_input(const EntryState& entry, size_t slot,
+                                              Cursor& cursor) {
+  const auto input = static_cast<size_t>(entry.plan().saved[slot].of);
+  const CallPlan::SavedInput& plan = entry.plan().saved_inputs[cursor.input++];
+  const ir::InputFacts& facts = entry.signature().inputs[input];
+  const FoundMemory* found = nullptr;
+  if (input < entry.lifted().size()) {
+    if (plan.as_found) found = &lifted_memory_[cursor.lifted_memory++];
+    return {entry.lifted()[input], nullptr, lifted_versions_[cursor.lifted++], found, plan, facts};
+  }
+  if (plan.as_found) found = &argument_memory_[cursor.argument_memory++];
+  SavedArgument& kept = arguments_[cursor.argument++];
+  return {kept.tensor, &kept.tensor, kept.version, found, plan, facts};
+}
+
 void KeptValues::check_versions(const EntryState& entry, const Backward& backward,
                                 autograd::Node& node) {
   const CallPlan& plan = entry.plan();
-  size_t argument = 0, version = 0, value = 0, result = 0;
+  Cursor inputs;
+  size_t value = 0, result = 0;
   for (size_t i = 0; i < plan.saved.size(); ++i) {
     const Saved::How& how = plan.saved[i];
     if (how.as == Saved::As::Input) {
-      const auto input = static_cast<size_t>(how.of);
-      const bool lifted = input < entry.lifted().size();
-      const at::Tensor& tensor = lifted ? entry.lifted()[input] : arguments_[argument].tensor;
-      const uint32_t saved = lifted ? lifted_versions_[version++] : arguments_[argument++].version;
-      if (backward.reads[i]) check_saved(tensor, saved, !entry.signature().inputs[input].is_leaf);
+      const SavedInput one = next_input(entry, i, inputs);
+      if (!backward.reads[i]) continue;
+      check_saved(one.tensor, one.version, !one.facts.is_leaf);
+      if (!one.found) require_kind(one.tensor, one.plan, one.facts);
       continue;
     }
     const at::Tensor& kept = values_[value++];
@@ -189,20 +228,32 @@ std::vector<at::Tensor> KeptValues::take(const EntryState& entry, const std::vec
   const bool keep = autograd::get_current_graph_task_keep_graph();
   if (!keep) spend(entry, defined, backward);
   if (!hooked_.empty()) return saved;
-  size_t argument = 0, value = 0;
+  Cursor inputs;
+  size_t value = 0;
   for (size_t i = 0; i < plan.saved.size(); ++i) {
-    const int64_t input = plan.saved[i].as == Saved::As::Input ? plan.saved[i].of : -1;
-    if (input >= 0 && static_cast<size_t>(input) < entry.lifted().size()) {
-      saved.push_back(entry.lifted()[static_cast<size_t>(input)]);
-      continue;
-    }
     // If nobody will ask for a value again, its handle is passed on, so that the kernels may
     // free it at its last use.
-    at::Tensor& kept = input >= 0 ? arguments_[argument++].tensor : values_[value++];
     const bool last = !keep && (released_ || (!taken_.empty() && taken_[i]));
+    if (plan.saved[i].as == Saved::As::Input) {
+      const SavedInput one = next_input(entry, i, inputs);
+      saved.push_back(backward.reads[i] ? saved_input(one.tensor, one.plan, one.found)
+                                        : one.tensor);
+      if (last && one.argument) one.argument->reset();
+      continue;
+    }
+    at::Tensor& kept = values_[value++];
     saved.push_back(last ? std::move(kept) : kept);
   }
   return saved;
+}
+
+void KeptValues::require_memory_of_inputs(const EntryState& entry) {
+  Cursor inputs;
+  for (size_t i = 0; i < entry.plan().saved.size(); ++i) {
+    if (entry.plan().saved[i].as != Saved::As::Input) continue;
+    const SavedInput one = next_input(entry, i, inputs);
+    if (one.found && one.tensor.defined()) require_memory(one.tensor, one.facts, *one.found);
+  }
 }
 
 Primals KeptValues::take_primals(const EntryState& entry, const std::vector<bool>& defined,
@@ -210,6 +261,7 @@ Primals KeptValues::take_primals(const EntryState& entry, const std::vector<bool
   std::lock_guard lock(mutex_);
   require_unspent(entry, defined, backward);
   if (hooked_.empty()) check_versions(entry, backward, node);
+  if (hooked_.empty()) require_memory_of_inputs(entry);
   const PrimalPlan& plan = entry.primals();
   const auto& facts = entry.signature().inputs;
   for (size_t k = 0; k < plan.watched.size(); ++k)
@@ -265,6 +317,8 @@ void KeptValues::release_if_spent() {
 
 void KeptValues::clear() {
   arguments_.clear();
+  argument_memory_.clear();
+  give_memory();
   primals_.clear();
   snapshot_.reset();
   watched_.clear();

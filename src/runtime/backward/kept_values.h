@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/backward/found_memory.h"
 #include "runtime/backward/primals.h"
 #include "runtime/entry_state.h"
 
@@ -22,6 +23,11 @@ namespace tandem::runtime {
 /// second backward. The nodes of one call share it.
 class KeptValues {
  public:
+  KeptValues() = default;
+  KeptValues(const KeptValues&) = delete;
+  KeptValues& operator=(const KeptValues&) = delete;
+  ~KeptValues() { give_memory(); }
+
   /// `outputs` are the forward graph's, `results` the function's, with their history; so are
   /// `bases`.
   void save(const EntryState& entry, std::span<const at::Tensor> inputs,
@@ -59,12 +65,29 @@ class KeptValues {
     int64_t number;  // of the result among the node's; -1: an input
   };
 
+  void require_memory_of_inputs(const EntryState& entry);
+  void note_memory(const EntryState& entry, std::span<const at::Tensor> inputs);
+  void give_memory();
   void save_primals(const EntryState& entry, std::span<const at::Tensor> inputs);
   void save_with_hooks(const EntryState& entry, std::span<const at::Tensor> inputs,
                        std::span<at::Tensor> outputs);
   void require_unspent(const EntryState& entry, const std::vector<bool>& defined,
                        const Backward& backward) const;
   void spend(const EntryState& entry, const std::vector<bool>& defined, const Backward& backward);
+  /// One slot of the plan that is an input.
+  struct SavedInput {
+    const at::Tensor& tensor;
+    at::Tensor* argument;  // the same if it is kept here; null: closed over
+    uint32_t version;
+    const FoundMemory* found;  // null: it is read as it is
+    const CallPlan::SavedInput& plan;
+    const ir::InputFacts& facts;
+  };
+  struct Cursor {
+    size_t input = 0, argument = 0, lifted = 0, argument_memory = 0, lifted_memory = 0;
+  };
+  /// That of the slot, which must be the next one after the last that was asked for.
+  SavedInput next_input(const EntryState& entry, size_t slot, Cursor& cursor);
   void check_versions(const EntryState& entry, const Backward& backward,
                       torch::autograd::Node& node);
 
@@ -72,6 +95,10 @@ class KeptValues {
   // In the order of the plan's slots; each slot is in one of these three.
   c10::SmallVector<SavedArgument, 2> arguments_;
   c10::SmallVector<uint32_t, 8> lifted_versions_;  // the entry owns the tensors
+  // Of those that are read through views of the forward.
+  c10::SmallVector<FoundMemory, 2> argument_memory_;
+  FoundMemories lifted_memory_;
+  const EntryState* entry_ = nullptr;  // whose pool lifted_memory_ goes back to: it outlives this
   c10::SmallVector<at::Tensor, 2> values_;
   c10::SmallVector<Watched, 1> watched_;
   c10::SmallVector<SavedArgument, 2> primals_;     // for a backward with create_graph

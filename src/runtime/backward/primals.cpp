@@ -68,28 +68,37 @@ at::Tensor copy_of_data(const at::Tensor& tensor) {
 at::Tensor copy_as_found(const at::Tensor& tensor, bool is_rewritten) {
   at::Tensor copy = copy_of_data(tensor);
   if (!tensor.requires_grad()) return copy;
+  // The history of a leaf is never renewed.
   return with_history(copy, autograd::impl::gradient_edge(tensor),
-                      tensor.is_view() && !is_rewritten);
+                      tensor.is_view() && !tensor.is_leaf() && !is_rewritten);
 }
 
-/// The same for a leaf whose requires_grad flag the function switches: that is allowed for leaves
-/// only.
-at::Tensor leaf_as_found(const at::Tensor& leaf, autograd::edge_list& accumulators) {
+/// A leaf of which what arrives at another one is the gradient.
+at::Tensor as_leaf(const at::Tensor& copy, const at::Tensor& leaf,
+                   autograd::edge_list& accumulators) {
   using Weak = decltype(autograd::AutogradMeta::grad_accumulator_);
-  at::Tensor copy = copy_of_data(leaf).set_requires_grad(true);
+  copy.set_requires_grad(true);
   accumulators.push_back(autograd::impl::gradient_edge(leaf));
   autograd::impl::set_grad_accumulator(copy, Weak(accumulators.back().function));
   return copy;
 }
 
-/// A member of a group as it was, on the copy of the group's memory. `counter_of`: an earlier one
-/// that has the same version counter, or null.
-at::Tensor member_of(const at::Tensor& copy, bool is_root, const at::Tensor& tensor, bool is_base,
-                     const at::Tensor* counter_of) {
-  if (is_base) return copy;
-  if (is_root) {
+struct Member {
+  const at::Tensor& tensor;
+  const at::Tensor& base;
+  bool is_root = false;            // of the base
+  const at::Tensor* counter_of{};  // an earlier one that has the same version counter
+};
+
+/// A member of a group as it was, on the copy of the group's memory.
+at::Tensor member_of(const at::Tensor& copy, const Member& one, autograd::edge_list& accumulators) {
+  const at::Tensor& tensor = one.tensor;
+  if (tensor.is_same(one.base)) return copy;
+  const bool is_leaf = tensor.requires_grad() && tensor.is_leaf();
+  if (one.is_root) {
     at::AutoGradMode grad_mode(true);
-    return copy.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+    at::Tensor view = copy.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+    return is_leaf && !one.base.requires_grad() ? as_leaf(view, tensor, accumulators) : view;
   }
   // Autograd knows nothing of the memory that they share.
   at::Tensor member;
@@ -99,14 +108,15 @@ at::Tensor member_of(const at::Tensor& copy, bool is_root, const at::Tensor& ten
     member.set_(copy.storage(), tensor.storage_offset(), tensor.sizes(), tensor.strides());
   }
   // A view stays a view, so that its history is renewed where that of the tensor was.
-  if (tensor.requires_grad() && tensor.is_view()) {
+  if (tensor.requires_grad() && tensor.is_view() && !is_leaf) {
     const at::NoGradGuard no_grad;
     member = member.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
   }
-  if (counter_of) {
+  if (one.counter_of) {
     member.unsafeGetTensorImpl()->set_version_counter(
-        counter_of->unsafeGetTensorImpl()->version_counter());
+        one.counter_of->unsafeGetTensorImpl()->version_counter());
   }
+  if (is_leaf) return as_leaf(member, tensor, accumulators);
   if (tensor.requires_grad())
     autograd::impl::set_gradient_edge(member, autograd::impl::gradient_edge(tensor));
   return member;
@@ -115,7 +125,7 @@ at::Tensor member_of(const at::Tensor& copy, bool is_root, const at::Tensor& ten
 /// A handle on the same memory, with the sizes and the place in autograd's graph that the tensor
 /// has now.
 at::Tensor handle_as_found(const at::Tensor& tensor) {
-  if (tensor.is_view()) {
+  if (tensor.is_view() && tensor.requires_grad() == ops::root_of(tensor).requires_grad()) {
     at::AutoGradMode grad_mode(true);
     return ops::root_of(tensor).as_strided(tensor.sizes(), tensor.strides(),
                                            tensor.storage_offset());
@@ -211,20 +221,23 @@ Snapshot take_snapshot(const PrimalPlan& plan, const ir::Signature& signature,
   for (size_t i : plan.copied) {
     const ir::InputFacts& facts = signature.inputs[i];
     const bool gives_up = facts.is_leaf && facts.requires_grad && !facts.requires_grad_after;
-    snapshot.copies.emplace_back(i, gives_up ? leaf_as_found(inputs[i], snapshot.accumulators)
-                                             : copy_as_found(inputs[i], facts.history_changed));
+    // Only of a leaf may the function switch the flag.
+    snapshot.copies.emplace_back(
+        i, gives_up ? as_leaf(copy_of_data(inputs[i]), inputs[i], snapshot.accumulators)
+                    : copy_as_found(inputs[i], facts.history_changed));
   }
   for (size_t i : plan.groups) {
     const at::Tensor& base = inputs[signature.inputs.size() + i];
     const at::Tensor copy = copy_as_found(base, signature.groups[i].history_changed);
     for (int64_t member : signature.groups[i].members) {
       const auto position = static_cast<size_t>(member);
-      const at::Tensor& tensor = inputs[position];
       const int64_t counter = signature.inputs[position].counter_of;
-      const at::Tensor* counter_of =
-          counter < 0 ? nullptr : snapshot.copy_of(static_cast<size_t>(counter));
-      snapshot.copies.emplace_back(position, member_of(copy, signature.groups[i].is_root, tensor,
-                                                       tensor.is_same(base), counter_of));
+      const Member one{
+          .tensor = inputs[position],
+          .base = base,
+          .is_root = signature.groups[i].is_root,
+          .counter_of = counter < 0 ? nullptr : snapshot.copy_of(static_cast<size_t>(counter))};
+      snapshot.copies.emplace_back(position, member_of(copy, one, snapshot.accumulators));
     }
   }
   return snapshot;

@@ -55,7 +55,19 @@ class Planner {
       TANDEM_CHECK(saved.how.as != Saved::As::Undecided, "lower",
                    "nobody has decided how a value is saved\n  value:  %", saved.name);
       plan_.saved.push_back(saved.how);
+      if (saved.how.as == Saved::As::Input) add_saved_input(saved.how.of);
     }
+  }
+
+  void add_saved_input(int64_t input) {
+    const ir::InputFacts& found = facts(input);
+    const bool as_found = found.viewed_by_backward || !found.read_by_backward;
+    plan_.saved_inputs.push_back({.sizes = found.type->static_sizes(),
+                                  .strides = found.type->static_strides(),
+                                  .dtype = found.type->dtype,
+                                  .as_found = as_found});
+    if (as_found && input < split_.signature.lifted_count)
+      plan_.lifted_as_found.push_back(static_cast<size_t>(input));
   }
 
   const ir::InputFacts& facts(int64_t input) const {

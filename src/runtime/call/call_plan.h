@@ -3,6 +3,8 @@
 #include "runtime/call/action.h"
 #include "tandem/stages.h"
 
+#include <c10/core/ScalarType.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -17,6 +19,17 @@ struct CallPlan {
   std::vector<Action> actions;
 
   std::vector<Saved::How> saved;
+  /// Of those that are inputs themselves, in that order: as the kernels of the backward expect
+  /// them.
+  struct SavedInput {
+    std::vector<int64_t> sizes, strides;
+    c10::ScalarType dtype = c10::ScalarType::Undefined;
+    /// It is read in the memory that it had: through views that the forward has taken, or only to
+    /// compute something again.
+    bool as_found = false;
+  };
+  std::vector<SavedInput> saved_inputs;
+  std::vector<size_t> lifted_as_found;                // closed-over ones that are read so
   int64_t first_saved = 0;                            // position among the forward graph's outputs
   std::vector<std::vector<int64_t>> tangent_strides;  // those that the backward was recorded for
 

@@ -42,7 +42,8 @@ AliasGuard::AliasGuard(const ir::Signature& signature, const std::vector<GroupRo
         (is_view || facts.histories == 1)) {
       known_views_.push_back({i, is_view});
     }
-    group_of_input_.push_back(facts.group);
+    group_of_input_.push_back(first ? facts.group
+                                    : group_of_input_[static_cast<size_t>(facts.duplicate_of)]);
     const int64_t same = facts.duplicate_of >= 0 ? facts.duplicate_of : facts.counter_of;
     counter_of_input_.push_back(same < 0 ? i : counter_of_input_[static_cast<size_t>(same)]);
   }
@@ -131,7 +132,8 @@ std::optional<std::string> AliasGuard::counter_mismatch(
     std::span<const at::Tensor* const> inputs) const {
   for (size_t i : moved_) {
     for (size_t j = 0; j < inputs.size(); ++j) {
-      if (storage_of(*inputs[i]) != storage_of(*inputs[j])) continue;
+      // Whatever their memory: separate tensors may come in place of parts of one, and set_data()
+      // separates a part from its memory, not from its counter.
       const bool same = libtorch::same_counter(*inputs[i]->unsafeGetTensorImpl(),
                                                *inputs[j]->unsafeGetTensorImpl());
       const bool was = counter_of_input_[i] == counter_of_input_[j];

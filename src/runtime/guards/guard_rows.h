@@ -22,6 +22,7 @@ struct TensorRow {
   bool requires_grad = false;
   bool is_leaf = true;
   bool wrapped_number = false;
+  bool without_history = false;  // a view made without grad of a tensor that requires it
 };
 
 /// Of one named module or sub-module.
@@ -67,7 +68,8 @@ constexpr auto fields(const TensorRow*) {
   using ir::Field;
   return std::tuple(Field{"defined", &F::defined}, Field{"type", &F::type}, Field{"keys", &F::keys},
                     Field{"requires_grad", &F::requires_grad}, Field{"is_leaf", &F::is_leaf},
-                    Field{"wrapped_number", &F::wrapped_number});
+                    Field{"wrapped_number", &F::wrapped_number},
+                    Field{"without_history", &F::without_history});
 }
 constexpr auto fields(const ModuleRow*) {
   using F = ModuleRow;

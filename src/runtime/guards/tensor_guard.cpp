@@ -23,6 +23,15 @@ bool is_dual(const at::Tensor& tensor) {
   return meta && meta->fw_grad_;
 }
 
+/// A view that was made without grad of a tensor that requires grad says that it does, too. But no
+/// gradient arrives at it.
+bool is_without_history(const at::Tensor& tensor) {
+  if (!tensor.requires_grad() || !tensor.is_leaf()) return false;
+  return !static_cast<const torch::autograd::AutogradMeta*>(
+              tensor.unsafeGetTensorImpl()->autograd_meta())
+              ->requires_grad_;
+}
+
 }  // namespace
 
 TensorGuard::TensorGuard(const at::Tensor& tensor)
@@ -35,10 +44,12 @@ TensorGuard::TensorGuard(const at::Tensor& tensor)
   geometry_.append(tensor.strides().begin(), tensor.strides().end());
   requires_grad_ = tensor.requires_grad();
   leaf_ = tensor.is_leaf();
+  without_history_ = is_without_history(tensor);
   c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   wrapped_number_ = impl.is_wrapped_number();
   const c10::impl::SizesAndStrides& stored = impl.sizes_and_strides();
-  is_stored_ = libtorch::has_traits(impl) && tensor.sizes().data() == stored.sizes_data() &&
+  is_stored_ = !without_history_ && libtorch::has_traits(impl) &&
+               tensor.sizes().data() == stored.sizes_data() &&
                tensor.strides().data() == stored.strides_data();
   traits_ = libtorch::traits(impl);
 }
@@ -53,8 +64,9 @@ TensorGuard::TensorGuard(const TensorRow& row) : keys_(row.keys), defined_(row.d
   geometry_.append(strides.begin(), strides.end());
   requires_grad_ = row.requires_grad;
   leaf_ = row.is_leaf;
+  without_history_ = row.without_history;
   wrapped_number_ = row.wrapped_number;
-  if (!device_.is_cpu() || wrapped_number_) return;
+  if (!device_.is_cpu() || wrapped_number_ || without_history_) return;
   // The word of traits is libtorch's own: a tensor of this kind has it.
   at::AutoDispatchBelowADInplaceOrView below;
   const TensorGuard like(at::empty_strided(sizes, strides, at::TensorOptions(row.type->dtype)));
@@ -69,6 +81,7 @@ TensorRow TensorGuard::row() const {
   row.type = std::make_shared<const ir::TensorType>(type());
   row.requires_grad = requires_grad_;
   row.is_leaf = leaf_;
+  row.without_history = without_history_;
   row.wrapped_number = wrapped_number_;
   return row;
 }
@@ -121,7 +134,8 @@ bool TensorGuard::matches_in_detail(const at::Tensor& tensor) const {
   // Entries know nothing of forward-mode derivatives: a tensor that carries one fits none of them.
   // A write to the base may have given a view a history since, which only the accessors show.
   return !is_dual(tensor) && tensor.requires_grad() == requires_grad_ &&
-         (!requires_grad_ || tensor.is_leaf() == leaf_);
+         (!requires_grad_ ||
+          (tensor.is_leaf() == leaf_ && is_without_history(tensor) == without_history_));
 }
 
 std::string TensorGuard::difference(const at::Tensor& tensor) const {
@@ -149,6 +163,11 @@ std::string TensorGuard::difference(const at::Tensor& tensor) const {
     return base::str("is ",
                      leaf_ ? "no leaf, compiled for a leaf" : "a leaf, compiled for a non-leaf");
   }
+  if (requires_grad_ && is_without_history(tensor) != without_history_) {
+    constexpr const char* kView = "a view made without grad mode";
+    return base::str("is ", without_history_ ? "a leaf" : kView, ", compiled for ",
+                     without_history_ ? kView : "a leaf");
+  }
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number() != wrapped_number_) {
     return base::str("is ", wrapped_number_ ? "a tensor, compiled for a number"
                                             : "a number, compiled for a tensor");
@@ -161,9 +180,10 @@ std::string TensorGuard::difference(const at::Tensor& tensor) const {
 
 std::string TensorGuard::to_string() const {
   if (!defined_) return "undefined";
-  return ir::to_string(type()) + (!requires_grad_ ? ""
-                                  : leaf_         ? ", leaf that requires grad"
-                                                  : ", requires grad");
+  return ir::to_string(type()) + (!requires_grad_    ? ""
+                                  : without_history_ ? ", view made without grad mode"
+                                  : leaf_            ? ", leaf that requires grad"
+                                                     : ", requires grad");
 }
 
 }  // namespace tandem::runtime

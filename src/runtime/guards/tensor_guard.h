@@ -41,7 +41,8 @@ class TensorGuard {
   bool defined_ = false;
   bool is_stored_ = false;  // sizes and strides lie in the tensor: no accessor computes them
   bool requires_grad_ = false;
-  bool leaf_ = true;  // in-place writes to leaves raise
+  bool leaf_ = true;              // in-place writes to leaves raise
+  bool without_history_ = false;  // a view made without grad, which says that it requires grad
   bool wrapped_number_ = false;
   c10::SmallVector<int64_t, 4> geometry_;  // sizes, then strides
 };

@@ -18,10 +18,18 @@ namespace {
 namespace autograd = torch::autograd;
 using ops::root_of;
 
+/// Needs a gradient though what it is a view of does not: a leaf, or its base was detached since.
+bool stands_apart(const at::Tensor& tensor) {
+  return tensor.requires_grad() && !root_of(tensor).requires_grad();
+}
+
+/// Whether stand-ins can be views of what autograd knows them all to be views of. A history that
+/// does not come from the base would be renewed from the base when that is written.
 bool have_one_root(std::span<const at::Tensor> members) {
   const at::Tensor root = root_of(members[0]);
-  return std::ranges::all_of(
-      members, [&](const at::Tensor& member) { return root_of(member).is_same(root); });
+  return std::ranges::all_of(members, [&](const at::Tensor& member) {
+    return root_of(member).is_same(root) && !(stands_apart(member) && !member.is_leaf());
+  });
 }
 
 }  // namespace
@@ -44,8 +52,11 @@ std::vector<std::vector<size_t>> related(std::span<const at::Tensor> tensors, bo
     for (size_t j = 0; j < i; ++j) {
       if (component[j] == component[i] || !tensors[i].storage().is_alias_of(tensors[j].storage()))
         continue;
-      const bool views = (all_views || tensors[i].requires_grad()) && c10::GradMode::is_enabled() &&
-                         root_of(tensors[i]).is_same(root_of(tensors[j]));
+      // Of a tensor that needs no gradient, views that do are leaves: a write to one gives the
+      // others no history.
+      const at::Tensor root = root_of(tensors[i]);
+      const bool views = (all_views || root.requires_grad()) && c10::GradMode::is_enabled() &&
+                         root.is_same(root_of(tensors[j]));
       if (!views && !ops::shares_memory(tensors[i], tensors[j])) continue;
       any = true;
       const size_t from = component[i], to = component[j];
@@ -65,12 +76,15 @@ std::string cannot_be_group(std::span<const at::Tensor> members) {
   }
   if (have_one_root(members)) return {};
   // Without a common root each member stands for itself: that is what autograd sees outside, too.
-  // Views of one another would need both.
+  // Views of one another would need both, unless no write can give one of them a history.
   for (size_t i = 0; i < members.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       if (!members[i].requires_grad() && !members[j].requires_grad()) continue;
-      if (root_of(members[i]).is_same(root_of(members[j])))
-        return "two of them are views of one tensor that requires grad, and another is not";
+      if (!root_of(members[i]).is_same(root_of(members[j]))) continue;
+      if (stands_apart(members[i]) && stands_apart(members[j])) continue;
+      return root_of(members[i]).requires_grad()
+                 ? "two of them are views of one tensor that requires grad, and another is not"
+                 : "two of them are views of one tensor, and only one of them requires grad";
     }
   }
   return {};
@@ -119,10 +133,17 @@ StandIn make_member(Recording& recording, const Group& group, const at::Tensor& 
     return member;
   };
   if (group.is_root) {
-    // A view made without grad could not be written in grad mode.
-    at::AutoGradMode grad_mode(!real.is_inference());
+    // A view made without grad could not be written in grad mode. But if it has no history though
+    // the base has one, it was made so.
+    const bool made_without = group.requires_grad && real.is_leaf() && !real.is_same(group.real);
+    at::AutoGradMode grad_mode(!real.is_inference() && !made_without);
     member.tensor = real.is_same(group.real) ? group.tensor : as_member();
-    if (real.requires_grad()) member.histories = {autograd::impl::gradient_edge(member.tensor)};
+    member.apart = real.requires_grad() && !group.requires_grad;
+    if (member.apart) {
+      take_autograd_state(member, real);
+    } else if (real.requires_grad()) {
+      member.histories = {autograd::impl::gradient_edge(member.tensor)};
+    }
   } else {
     {
       at::AutoDispatchBelowADInplaceOrView below;

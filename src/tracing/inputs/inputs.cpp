@@ -164,23 +164,22 @@ void Inputs::borrow_counter(StandIn& stand_in) {
 /// Views and detached copies have one version counter together: a write to one counts for all.
 void Inputs::share_counter(StandIn& stand_in) {
   if (!stand_in.real.has_storage()) return;
-  std::vector<size_t>& neighbours = on_storage_[stand_in.real.storage().unsafeGetStorageImpl()];
-  neighbours.push_back(stand_ins_.size());
-  for (size_t i = 0; i + 1 < neighbours.size(); ++i) {
-    const StandIn& earlier = stand_ins_[neighbours[i]];
-    if (earlier.counter_of >= 0 || !same_counter(earlier.real, stand_in.real)) continue;
-    stand_in.counter_of = static_cast<int64_t>(neighbours[i]);
-    if (!same_counter(earlier.tensor, stand_in.tensor)) {
-      stand_in.tensor.unsafeGetTensorImpl()->set_version_counter(
-          earlier.tensor.unsafeGetTensorImpl()->version_counter());
-      // Its history was made for what the counter says now: the real one may have moved before.
-      auto* view = torch::autograd::impl::get_view_autograd_meta(stand_in.tensor);
-      if (view != nullptr && view->has_bw_view())
-        view->set_attr_version(version_of(earlier.tensor));
-    }
-    stand_in.version = stand_in.history_version = version_of(stand_in.tensor);
-    return;
+  on_storage_[stand_in.real.storage().unsafeGetStorageImpl()].push_back(stand_ins_.size());
+  // Not only on one storage: set_data() gives a tensor other memory and leaves it its counter.
+  const void* const counter = libtorch::counter_of(*stand_in.real.unsafeGetTensorImpl());
+  if (counter == nullptr) return;
+  const auto [first, is_new] = on_counter_.try_emplace(counter, stand_ins_.size());
+  if (is_new) return;
+  const StandIn& earlier = stand_ins_[first->second];
+  stand_in.counter_of = static_cast<int64_t>(first->second);
+  if (!same_counter(earlier.tensor, stand_in.tensor)) {
+    stand_in.tensor.unsafeGetTensorImpl()->set_version_counter(
+        earlier.tensor.unsafeGetTensorImpl()->version_counter());
+    // Its history was made for what the counter says now: the real one may have moved before.
+    auto* view = torch::autograd::impl::get_view_autograd_meta(stand_in.tensor);
+    if (view != nullptr && view->has_bw_view()) view->set_attr_version(version_of(earlier.tensor));
   }
+  stand_in.version = stand_in.history_version = version_of(stand_in.tensor);
 }
 
 /// `.data()` gives another tensor each time: one on the same memory that autograd does not know is

@@ -138,8 +138,9 @@ class Inputs {
   std::vector<size_t> renewing_;         // stand-ins whose histories are made anew
   std::vector<size_t> without_history_;  // stand-ins that required no grad when they were met
   std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> on_storage_;  // duplicates not
-  std::unordered_map<const c10::TensorImpl*, size_t> position_;                  // by real tensor
-  std::unordered_map<const c10::TensorImpl*, size_t> stands_at_;                 // by stand-in
+  std::unordered_map<const void*, size_t> on_counter_;           // the first with a version counter
+  std::unordered_map<const c10::TensorImpl*, size_t> position_;  // by real tensor
+  std::unordered_map<const c10::TensorImpl*, size_t> stands_at_;  // by stand-in
   std::vector<ir::EqualityFacts> equalities_;
   HostMemory host_memory_;
   MirroredHistories histories_;

@@ -114,6 +114,11 @@ void note_first_state(StandIn& stand_in) {
   stand_in.first_value = current_value(stand_in.tensor);
   stand_in.requires_grad = stand_in.real.requires_grad();
   stand_in.is_leaf = stand_in.real.is_leaf();
+  // Otherwise the call would switch the flag of the real tensor, which the function did not.
+  TANDEM_CHECK(stand_in.tensor.requires_grad() == stand_in.requires_grad &&
+                   stand_in.tensor.is_leaf() == stand_in.is_leaf,
+               "trace", "autograd takes what stands for ", tensor_text(stand_in.real),
+               " for something else");
   stand_in.version = stand_in.history_version = version_of(stand_in.tensor);
   // Held weakly. A strong handle would make a growing resize_ throw. Without any handle another
   // storage could get this address.

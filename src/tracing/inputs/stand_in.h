@@ -21,6 +21,7 @@ struct StandIn {
   int64_t duplicate_of = -1;  // position of the stand-in of the same real tensor
   int64_t counter_of = -1;    // position of an earlier one with the same version counter
   int64_t group = -1;         // that it is a member of
+  bool apart = false;         // a member that needs a gradient though the base does not
   bool closed_over = false;   // the function reached the real tensor by itself
   bool history_only = false;  // nobody reads it: its history is one inside the function
   /// Its histories by number, but for those that differentiable writes give it; none if it needs no

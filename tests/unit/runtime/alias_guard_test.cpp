@@ -83,6 +83,25 @@ TEST(AliasGuard, CountersThatPartedAreNoticed) {
   EXPECT_EQ(mismatch(guard, views), "none");
   EXPECT_EQ(mismatch(guard, {all.slice(0, 0, 4), all.data().slice(0, 4, 8)}),
             "a and b do not have one version counter");
+  // Nor do tensors that have nothing to do with each other.
+  EXPECT_EQ(mismatch(guard, {torch::ones({4}), torch::ones({4})}),
+            "a and b do not have one version counter");
+}
+
+TEST(AliasGuard, AnArgumentThatComesTwiceIsInTheGroupOfTheFirst) {
+  ir::Signature signature = arguments(3);
+  signature.groups = {{.members = {0, 2}, .type = {}, .is_root = true}};
+  for (size_t i : {0, 2}) {
+    signature.inputs[i].group = 0;
+    signature.inputs[i].data_written = true;
+  }
+  signature.inputs[1].duplicate_of = 0;
+  const at::Tensor all = torch::ones({8}), first = all.slice(0, 0, 4);
+  const Tensors tensors = {first, first, all.slice(0, 2, 6)};
+  const Inputs inputs = pointers(tensors);
+  const AliasGuard guard(signature, AliasGuard::rows_of(signature, inputs), inputs,
+                         {"a", "b", "c"});
+  EXPECT_EQ(mismatch(guard, tensors), "none");
 }
 
 // A view gets another history when its version moves, and only a trace knows which reads it

@@ -22,9 +22,9 @@ constexpr size_t named(const Row& row) {
 // another number of members.
 TEST(GuardRows, EveryMemberIsNamed) {
   const TensorRow tensor{};
-  [[maybe_unused]] const auto& [defined, type, keys, requires_grad, is_leaf, wrapped_number] =
-      tensor;
-  EXPECT_EQ(named(tensor), 6u);
+  [[maybe_unused]] const auto& [defined, type, keys, requires_grad, is_leaf, wrapped_number,
+                                without_history] = tensor;
+  EXPECT_EQ(named(tensor), 7u);
   const ModuleRow module{};
   [[maybe_unused]] const auto& [path, training, parameters, buffers, children] = module;
   EXPECT_EQ(named(module), 5u);
@@ -48,7 +48,8 @@ TEST(GuardRows, ReadBackAsTheyWere) {
                          .keys = uint64_t{1} << 40,
                          .requires_grad = true,
                          .is_leaf = false,
-                         .wrapped_number = true};
+                         .wrapped_number = true,
+                         .without_history = true};
   GuardRows rows;
   rows.thread.threads = 3;
   rows.thread.keys.included = 7;
