@@ -38,6 +38,7 @@ std::vector<Category> all_categories() {
       beyond_peer(),
       fuzz_found(),
       interplay(),
+      partial_backwards(),
   };
 }
 
