@@ -219,6 +219,22 @@ TEST(PartialBackward, AFormulaThatTheEngineReachesWithoutAGradient) {
   });
 }
 
+// A documented difference: the call's node cannot tell a result that is not in the loss from one
+// whose reader gives no gradient back.
+TEST(PartialBackward, AReaderOutsideThatGivesNoGradientBack) {
+  const Program program = [](Tensors in) -> Tensors { return {in[0] * 2, Shifts::apply(in[1])}; };
+  const auto gradient = [](const Program& call) {
+    const Tensors in = {torch::ones({2}).requires_grad_(), torch::ones({2}).requires_grad_()};
+    const Tensors results = call(in);
+    const at::Tensor loss = PassesOne::apply(results[0], results[1]).sum();
+    return torch::autograd::grad({loss}, in, {}, {}, false, /*allow_unused=*/true)[1];
+  };
+  const at::Tensor eager = gradient(program);
+  ASSERT_TRUE(eager.defined());
+  EXPECT_TRUE(at::equal(eager, torch::ones({2})));  // 0 * 0 + 1
+  EXPECT_FALSE(gradient(tandem::compile<Tensors(Tensors)>(program)).defined());
+}
+
 TEST(PartialBackward, NotReachedAtAll) {
   expect_partial_like_eager(leaves(2), [](Tensors in) -> Tensors {
     return {Shifts::apply(in[0]) * in[1], Shifts::apply(in[1]).exp(), in[0].sin()};

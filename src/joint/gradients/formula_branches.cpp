@@ -113,7 +113,7 @@ class Recorder {
     Branch branch{.most = std::move(most)};
     tracing::Recording& recording = formula_.trace.recording();
     const ir::NodeId last = graph_.last_node();
-    const uint64_t writes = writes_to_inputs(formula_.trace);
+    const uint64_t writes = formula_.is_custom ? writes_to_inputs(formula_.trace) : 0;
     try {
       branch.outputs = formula_.node(std::move(gradients));
       autograd::validate_outputs(formula_.node.next_edges(), branch.outputs,
@@ -134,7 +134,7 @@ class Recorder {
 
   /// A branch is recorded beside the others; draws, effects and writes of inputs cannot be chosen.
   void check_nothing_happened(uint64_t writes, ir::NodeId last) const {
-    bool happened = writes != writes_to_inputs(formula_.trace);
+    bool happened = formula_.is_custom && writes != writes_to_inputs(formula_.trace);
     for (ir::NodeId id = following(graph_, last); id != ir::kNoNode; id = graph_.next(id)) {
       const ir::Node& node = graph_.node(id);
       happened =

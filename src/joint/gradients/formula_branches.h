@@ -21,7 +21,7 @@ struct FormulaBranches {
   const RootSet& reached;
   const std::vector<RootSet>& entered;  // by gradient: from which roots it comes
   ir::NodeId before = ir::kNoNode;      // the last node before the formula ran
-  uint64_t writes_before = 0;           // to inputs, by then
+  uint64_t writes_before = 0;           // of a custom function: to inputs, by then
 };
 
 /// Runs the formula again without some of its gradients, once for each choice that a backward from

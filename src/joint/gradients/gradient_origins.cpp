@@ -183,7 +183,7 @@ autograd::variable_list GradientOrigins::enter(Visit& visit,
         trace_.recording(), add_arrives(graph_, value, chosen(tangents_, visit.reached)), gradient);
   }
   visit.before = graph_.last_node();
-  visit.writes = writes_to_inputs(trace_);
+  if (visit.is_custom && !visit.materializes) visit.writes = writes_to_inputs(trace_);
   return passed;
 }
 

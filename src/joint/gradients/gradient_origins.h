@@ -59,7 +59,7 @@ class GradientOrigins {
     std::vector<RootSet> slots{};     // by gradient: what was brought
     std::vector<RootSet> entered{};   // what the formula is given; none: undefined
     ir::NodeId before = ir::kNoNode;  // the last node that was recorded before its formula
-    uint64_t writes = 0;              // to inputs, by then
+    uint64_t writes = 0;              // to inputs, by then; if it sees what is there
   };
   void watch(Visit& visit);
   torch::autograd::variable_list enter(Visit& visit,
