@@ -8,7 +8,6 @@
 #include "joint/gradients/release_groups.h"
 #include "joint/inputs_read.h"
 #include "joint/written_versions.h"
-#include "ops/own/arrives.h"
 #include "tandem/ir/text.h"
 #include "tracing/recording/traced_tensor.h"
 
@@ -109,12 +108,19 @@ class Builder {
       task.wanted.push_back(target->edge);
       if (target->stop && target->stop->is_closed()) stops.push_back(target->edge);
     }
-    const GradientOrigins origins(task.roots, stops);
+    std::vector<ir::ValueId> tangents_here;
+    for (size_t i : tangents) tangents_here.push_back(tangent_values_[i]);
+    GradientOrigins origins(trace_,
+                            {.part = part,
+                             .parts = endpoints_.parts(),
+                             .roots = task.roots,
+                             .tangents = tangents_here,
+                             .stops = std::move(stops)},
+                            users_formulas_);
+    task.origins = &origins;
     const WrittenVersions versions(trace_);
     const Gradients gradients = differentiate(recording_, task);
     effects_.add(gradients.effects, tangents);
-    std::vector<ir::ValueId> tangents_here;
-    for (size_t i : tangents) tangents_here.push_back(tangent_values_[i]);
     effects_.add(writes_->record(recording_, signature_, tangents_here), tangents);
     for (size_t i = 0; i < tangents.size(); ++i)
       signature_.tangents[tangents[i]].raises = gradients.raises[i];
@@ -122,7 +128,8 @@ class Builder {
     for (const at::Tensor& gradient : gradients.values)
       values.push_back(gradient.defined() ? tracing::current_value(gradient) : ir::kNoValue);
     if (endpoints_.parts() > 1) drop_independent(graph_, tangent_values_, values);
-    mark_origins(origins, task, tangents_here, values);
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = origins.marked(values[i], gradients.origins[i]);
     // Where eager's backward raises, the compiled one must get as far. So gradients without a value
     // are listed, too.
     const bool raises = std::ranges::any_of(gradients.raises,
@@ -135,37 +142,6 @@ class Builder {
           signature_.tangents[tangents[k]].raises_in.push_back(
               static_cast<int64_t>(signature_.gradients.size()) - 1);
       }
-    }
-  }
-
-  /// Marks the gradients whose data does not show from which tangents they come.
-  void mark_origins(const GradientOrigins& origins, const Differentiation& task,
-                    const std::vector<ir::ValueId>& tangents, std::vector<ir::ValueId>& values) {
-    if (tangents.size() < 2) return;
-    const std::vector<bool> any = depends_on(graph_, tangents, values);
-    const bool unclear = std::ranges::any_of(values, [&, i = size_t{0}](ir::ValueId id) mutable {
-      return !any[i++] && id != ir::kNoValue;
-    });
-    if (!unclear && !origins.has_custom_functions()) return;
-    std::vector<std::vector<bool>> depends;
-    for (ir::ValueId tangent : tangents)
-      depends.push_back(depends_on(graph_, {&tangent, 1}, values));
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (values[i] == ir::kNoValue) continue;
-      const std::vector<bool> from = origins.of(task.wanted[i]);
-      ir::Operand::Values read;
-      bool differs = false;
-      for (size_t k = 0; k < tangents.size(); ++k) {
-        differs = differs || from[k] != depends[k][i];
-        if (from[k]) read.push_back(tangents[k]);
-      }
-      if (!differs || read.empty()) continue;
-      values[i] = graph_
-                      .add_op({.op = ops::kArrives.handle(),
-                               .operands = {values[i], std::move(read)},
-                               .results = {graph_.value(values[i]).type()},
-                               .phase = ir::Phase::Backward})
-                      .results()[0];
     }
   }
 
@@ -201,6 +177,7 @@ class Builder {
   std::vector<ir::ValueId> results_;
   std::vector<ir::Output> outputs_;
   Endpoints endpoints_;
+  GradientOrigins::Parts users_formulas_;
   std::vector<at::Tensor> tangents_;  // one per root
   std::vector<ir::ValueId> tangent_values_;
   BackwardEffects effects_;

@@ -1,14 +1,32 @@
 #pragma once
 
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+
+#include <cstddef>
+#include <optional>
+#include <string>
 
 namespace tandem::libtorch {
 
-// Autograd nodes whose classes no header shows, or that are templates of the user's: known by name.
+// Autograd nodes and hooks whose classes no header shows, or that are templates of the user's:
+// known by name.
 
 /// The node of a `torch::autograd::Function` of the user.
 inline bool is_custom_function(const torch::autograd::Node& node) {
   return node.name().find("CppNode") != std::string::npos;
+}
+
+/// Whether such a node turns a gradient that is not there into zeros before its formula runs:
+/// `set_materialize_grads`.
+bool materializes_gradients(const torch::autograd::Node& custom);
+
+/// Of a hook that a tensor was given: which of its node's gradients it is called with.
+std::optional<size_t> gradient_of_hook(const torch::autograd::FunctionPreHook& hook);
+
+/// libtorch's own formula for the derivative of one of its formulas.
+inline bool is_formula_of_formula(const torch::autograd::Node& node) {
+  return node.name().find("BackwardBackward") != std::string::npos;
 }
 
 /// libtorch's own formula for the derivative of a determinant.

@@ -36,6 +36,7 @@ Category mutation_in_backward();
 Category one_pass_programs();
 Category ordering_nodes();
 Category output_alias();
+Category partial_backwards();
 Category partition_default();
 Category partition_min_cut();
 Category random_numbers();

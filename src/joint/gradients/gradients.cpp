@@ -1,7 +1,6 @@
 #include "joint/gradients/gradients.h"
 
 #include "base/error.h"
-#include "joint/gradients/gradient_origins.h"
 #include "libtorch/thread_state.h"
 #include "tandem/error.h"
 #include "tracing/inputs/inputs.h"
@@ -29,6 +28,7 @@ std::vector<at::Tensor> run_engine(tracing::Recording& recording, const Differen
   // formulas.
   std::optional<libtorch::ThreadStateScope> without_autocast;
   if (!with_history) without_autocast.emplace(libtorch::ThreadState::now().with_autocast({}));
+  if (task.origins) task.origins->begin(task.roots);
   // The graph is kept: a retry after an error walks it again.
   std::vector<at::Tensor> gradients =
       autograd::Engine::get_default_engine().execute(task.roots, task.tangents,
@@ -55,7 +55,7 @@ class Trial {
 
   /// What the engine raises on the way from one root to the chosen edges; empty: nothing.
   std::string text_of(size_t root, const std::vector<bool>& chosen) const {
-    Differentiation part{{task_.roots[root]}, {task_.tangents[root]}, {}};
+    Differentiation part{{task_.roots[root]}, {task_.tangents[root]}, {}, task_.origins};
     for (size_t i = 0; i < chosen.size(); ++i) {
       if (chosen[i]) part.wanted.push_back(task_.wanted[i]);
     }
@@ -104,6 +104,11 @@ class Trial {
   const Differentiation& task_;
 };
 
+/// Of the run that is over.
+void note_origins(const Differentiation& task, size_t wanted, Gradients& gradients) {
+  if (task.origins) gradients.origins[wanted] = task.origins->of(task.wanted[wanted]);
+}
+
 /// Computes the gradient of each edge from the roots that do not raise on the way to it. Edges with
 /// the same roots share a run.
 void differentiate_what_does_not_raise(tracing::Recording& recording, ir::NodeId mark,
@@ -115,7 +120,7 @@ void differentiate_what_does_not_raise(tracing::Recording& recording, ir::NodeId
     edges_by_roots[std::move(roots)].push_back(i);
   }
   for (const auto& [roots, edges] : edges_by_roots) {
-    Differentiation part;
+    Differentiation part{.origins = task.origins};
     for (size_t i = 0; i < roots.size(); ++i) {
       if (!roots[i]) continue;
       part.roots.push_back(task.roots[i]);
@@ -124,7 +129,10 @@ void differentiate_what_does_not_raise(tracing::Recording& recording, ir::NodeId
     if (part.roots.empty()) continue;
     for (size_t i : edges) part.wanted.push_back(task.wanted[i]);
     const std::vector<at::Tensor> values = run_engine(recording, part);
-    for (size_t i = 0; i < edges.size(); ++i) gradients.values[edges[i]] = values[i];
+    for (size_t i = 0; i < edges.size(); ++i) {
+      gradients.values[edges[i]] = values[i];
+      note_origins(task, edges[i], gradients);
+    }
   }
   gradients.effects = reached_effects(recording, mark, task.roots);
 }
@@ -140,12 +148,14 @@ Gradients differentiate(tracing::Recording& recording, const Differentiation& ta
   Gradients gradients;
   gradients.values.resize(task.wanted.size());
   gradients.raises.resize(task.roots.size());
+  gradients.origins.resize(task.wanted.size());
   if (task.roots.empty() || task.wanted.empty()) return gradients;
 
   const ir::NodeId mark = recording.graph().last_node();
   try {
     gradients.values = run_engine(recording, task);
     gradients.effects = reached_effects(recording, mark, task.roots);
+    for (size_t i = 0; i < task.wanted.size(); ++i) note_origins(task, i, gradients);
     return gradients;
   } catch (const Error&) {
     throw;  // our own refusals are not eager's

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "joint/gradients/backward_effects.h"
+#include "joint/gradients/gradient_origins.h"
 #include "tracing/inputs/stand_in.h"
 #include "tracing/recording/recording.h"
 #include "tracing/trace.h"
@@ -24,10 +25,12 @@ struct Differentiation {
   std::vector<torch::autograd::Edge> roots{};
   std::vector<at::Tensor> tangents{};  // one per root
   std::vector<torch::autograd::Edge> wanted{};
+  GradientOrigins* origins = nullptr;  // watches the engine
 };
 
 struct Gradients {
   std::vector<at::Tensor> values;   // one per wanted edge; undefined where nothing flows
+  std::vector<RootSet> origins;     // from which roots each arrives, if somebody watches
   std::vector<std::string> raises;  // one per tangent: what eager's backward would throw, or empty
   std::vector<std::vector<bool>> raises_in;  // per tangent and wanted edge: on the way to which
   std::vector<Reached> effects;              // draws and effects, in order

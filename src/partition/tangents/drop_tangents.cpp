@@ -8,9 +8,11 @@
 #include "tandem/ir/type.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -52,6 +54,21 @@ bool is_add(const ir::Node& node) {
   return name.name == "aten::add" && name.overload_name == "Tensor";
 }
 
+/// With all gradients there, or chosen.
+void drop_arrivals(ir::Graph& graph) {
+  graph.for_each_node([&](ir::Node& node) {
+    if (!ops::kArrives.is(node) && !ops::kEither.is(node)) return;
+    graph.replace_all_uses(node.results()[0], *node.operands()[0].get_if<ir::ValueId>());
+    graph.erase(node);
+  });
+}
+
+void raise_if_eager_does(const ir::Graph& graph) {
+  graph.for_each_node([&](const ir::Node& node) {
+    TORCH_CHECK(!ops::kRaises.is(node), *node.operands()[1].get_if<std::string>());
+  });
+}
+
 class Specialiser {
  public:
   Specialiser(ir::Graph graph, const std::vector<bool>& defined,
@@ -69,20 +86,21 @@ class Specialiser {
   }
 
   ir::Graph run() && {
+    in_order([&](ir::Node& node) { choose(node); });
     graph_.for_each_node([&](ir::Node& node) { spread(node); });
-    graph_.for_each_node([&](ir::Node& node) { drop_from_sum(node); });
+    in_order([&](ir::Node& node) { drop_from_sum(node); });
     drop_gradients();
-    graph_.for_each_node([&](ir::Node& node) {
+    in_order([&](ir::Node& node) {
       if (!is_zero(node)) write_out_zeros(node);
     });
     passes::remove_dead_nodes(graph_);
     // Nodes that compute zeros are gone now, but for draws and effects, which must still happen.
-    zeros_.clear();
-    graph_.for_each_node([&](ir::Node& node) { write_out_zeros(node); });
+    in_order([&](ir::Node& node) { write_out_zeros(node); });
+    drop_arrivals(graph_);
     do {
       passes::remove_dead_nodes(graph_);
     } while (drop_unreached());
-    drop_arrival_marks(graph_);
+    raise_if_eager_does(graph_);
     ir::verify(graph_, "partition");
     return std::move(graph_);
   }
@@ -122,15 +140,48 @@ class Specialiser {
     return any;
   }
 
+  /// Zeros that one node has been given serve those after it.
+  template <class Fn>
+  void in_order(const Fn& fn) {
+    zeros_.clear();
+    graph_.for_each_node(fn);
+  }
+
+  /// Where the recording has a branch for gradients that are not there.
+  void choose(ir::Node& node) {
+    if (!ops::kEither.is(node)) return;
+    const auto& tangents = *node.operands()[2].get_if<ir::Operand::Values>();
+    const ir::ValueId gradient = *node.operands()[0].get_if<ir::ValueId>();
+    const auto* otherwise = node.operands()[1].get_if<ir::ValueId>();
+    ir::ValueId chosen = gradient;
+    if (!any_defined(tangents)) {
+      const bool is_branch = otherwise && *otherwise != ir::kNoValue;
+      chosen = is_branch ? *otherwise : zeros_like(gradient, node);  // not Zero: a formula reads it
+    }
+    graph_.replace_all_uses(node.results()[0], chosen);
+    graph_.erase(node);
+  }
+
+  bool any_defined(const ir::Operand::Values& tangents) const {
+    return std::ranges::any_of(
+        tangents, [&](ir::ValueId tangent) { return of(tangent) == Dependence::Defined; });
+  }
+
   Dependence of(ir::ValueId id) const {
     const auto at = static_cast<size_t>(id);
     return at < dependence_.size() ? dependence_[at] : Dependence::None;
   }
   void set(ir::ValueId id, Dependence dependence) {
+    if (static_cast<size_t>(id) >= dependence_.size()) return;  // of zeros that were written out
     dependence_[static_cast<size_t>(id)] = dependence;
   }
 
   void spread(const ir::Node& node) {
+    if (ops::kArrives.is(node)) {
+      const bool there = any_defined(*node.operands()[1].get_if<ir::Operand::Values>());
+      return set(node.results()[0], there ? Dependence::Defined : Dependence::Zero);
+    }
+    if (ops::kRaises.is(node)) return;  // no zero
     bool any_defined = false, any_silent = false, any_zero = false;
     for (const ir::Operand& operand : node.operands()) {
       operand.for_each_value([&](ir::ValueId id) {
@@ -245,7 +296,8 @@ class Specialiser {
   }
 
   void write_out_zeros(ir::Node& node) {
-    for (size_t i = 0; i < node.operands().size(); ++i) {
+    const size_t count = ops::kArrives.is(node) ? 1 : node.operands().size();
+    for (size_t i = 0; i < count; ++i) {
       const ir::Operand& operand = node.operands()[i];
       if (const auto* id = operand.get_if<ir::ValueId>()) {
         if (*id != ir::kNoValue && of(*id) == Dependence::Zero)
@@ -270,16 +322,15 @@ class Specialiser {
 
 bool has_arrival_marks(const ir::Graph& graph) {
   bool any = false;
-  graph.for_each_node([&](const ir::Node& node) { any = any || ops::kArrives.is(node); });
+  graph.for_each_node(
+      [&](const ir::Node& node) { any = any || ops::kArrives.is(node) || ops::kEither.is(node); });
   return any;
 }
 
 void drop_arrival_marks(ir::Graph& graph) {
-  graph.for_each_node([&](ir::Node& node) {
-    if (!ops::kArrives.is(node)) return;
-    graph.replace_all_uses(node.results()[0], *node.operands()[0].get_if<ir::ValueId>());
-    graph.erase(node);
-  });
+  drop_arrivals(graph);
+  passes::remove_dead_nodes(graph);
+  raise_if_eager_does(graph);
 }
 
 ir::Graph drop_tangents(const ir::Graph& backward, const std::vector<bool>& defined,

@@ -131,4 +131,14 @@ at::Tensor make_tangent(Recording& recording, const at::Tensor& like, int64_t in
                     "tangent" + std::to_string(index));
 }
 
+at::Tensor make_functional(Recording& recording, ir::ValueId value, const at::Tensor& like) {
+  OutsideTrace outside;
+  at::AutoDispatchBelowADInplaceOrView below;
+  const TracedTensor* traced = as_traced(like);
+  if (traced == nullptr)
+    traced = as_traced(at::functionalization::impl::from_functional_tensor(like));
+  TANDEM_CHECK(traced != nullptr, "joint", "a gradient is not traced");
+  return at::functionalization::impl::to_functional_tensor(recording.wrap(value, traced->meta()));
+}
+
 }  // namespace tandem::tracing

@@ -58,6 +58,8 @@ void note_first_state(StandIn& stand_in);
 
 /// A tangent: a functional tensor like `like`, and a graph input for it.
 at::Tensor make_tangent(Recording& recording, const at::Tensor& like, int64_t index);
+/// A functional tensor for another value of the graph; `like` is traced and has its metadata.
+at::Tensor make_functional(Recording& recording, ir::ValueId value, const at::Tensor& like);
 
 /// Zero for inference tensors, which have no counter.
 uint32_t version_of(const at::Tensor& tensor);

@@ -211,5 +211,124 @@ TEST(DropTangents, KeepsAGradientThatDependsOnNoTangentAtAll) {
     })");
 }
 
+// A custom function's formula for two results, which both are reached by both tangents.
+constexpr char kMarked[] = R"(
+  graph g.backward(%d0: f32[4] tangent 0, %d1: f32[4] tangent 1, %d2: f32[4] tangent 2) {
+    backward:
+    %g0: f32[4] = tandem.either(%d0, none, [%d0])
+    %in0: f32[4] = tandem.arrives(%g0, [%d0, %d1])
+    %g1: f32[4] = tandem.either(%d1, none, [%d1])
+    %in1: f32[4] = tandem.arrives(%g1, [%d0, %d1])
+    %shifted: f32[4] = aten.add.Scalar(%in1, 1, 1)
+    %product: f32[4] = aten.mul.Tensor(%in0, %shifted)
+    %other: f32[4] = aten.neg(%d2)
+    %dx: f32[4] = aten.add.Tensor(%product, %other, alpha=1)
+    return %dx: grad 0
+  })";
+
+TEST(DropTangents, ZerosThatAFormulaReadsAreData) {
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kMarked), {true, false, false}), R"(
+    graph g.backward(%d0: f32[4] tangent 0, %d1: f32[4] tangent 1, %d2: f32[4] tangent 2) {
+      backward:
+      %0: f32[4] = aten.zeros([4], dtype=f32, layout=strided, device=cpu, pin_memory=none)
+      %shifted: f32[4] = aten.add.Scalar(%0, 1, 1)
+      %product: f32[4] = aten.mul.Tensor(%d0, %shifted)
+      return %product: grad 0
+    })");
+}
+
+TEST(DropTangents, AFormulaThatNoTangentLeadsToIsLeftOut) {
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kMarked), {false, false, true}), R"(
+    graph g.backward(%d0: f32[4] tangent 0, %d1: f32[4] tangent 1, %d2: f32[4] tangent 2) {
+      backward:
+      %other: f32[4] = aten.neg(%d2)
+      return %other: grad 0
+    })");
+}
+
+TEST(DropTangents, TakesOutTheMarksIfAllAreDefined) {
+  ir::Graph graph = ir::parse(kMarked);
+  EXPECT_TRUE(has_arrival_marks(graph));
+  drop_arrival_marks(graph);
+  EXPECT_FALSE(has_arrival_marks(graph));
+  EXPECT_GRAPH_EQ(graph, R"(
+    graph g.backward(%d0: f32[4] tangent 0, %d1: f32[4] tangent 1, %d2: f32[4] tangent 2) {
+      backward:
+      %shifted: f32[4] = aten.add.Scalar(%d1, 1, 1)
+      %product: f32[4] = aten.mul.Tensor(%d0, %shifted)
+      %other: f32[4] = aten.neg(%d2)
+      %dx: f32[4] = aten.add.Tensor(%product, %other, alpha=1)
+      return %dx: grad 0
+    })");
+}
+
+// Data says nothing about what arrives: a formula may ignore its gradient.
+TEST(DropTangents, WhatArrivesIsWhatTheMarkSays) {
+  constexpr char text[] = R"(
+    graph g.backward(%s: f32[4] saved 0, %d0: f32[4] tangent 0, %d1: f32[4] tangent 1) {
+      backward:
+      %a: f32[4] = aten.neg(%s)
+      %da: f32[4] = tandem.arrives(%a, [%d0])
+      %b: f32[4] = aten.neg(%d1)
+      %db: f32[4] = tandem.arrives(%b, [%d0, %d1])
+      return %da: grad 0, %db: grad 1
+    })";
+
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {true, false}), R"(
+    graph g.backward(%s: f32[4] saved 0, %d0: f32[4] tangent 0, %d1: f32[4] tangent 1) {
+      backward:
+      %a: f32[4] = aten.neg(%s)
+      %0: f32[4] = aten.zeros([4], dtype=f32, layout=strided, device=cpu, pin_memory=none)
+      return %a: grad 0, %0: grad 1
+    })");
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {false, true}), R"(
+    graph g.backward(%s: f32[4] saved 0, %d0: f32[4] tangent 0, %d1: f32[4] tangent 1) {
+      backward:
+      %b: f32[4] = aten.neg(%d1)
+      return none: grad 0, %b: grad 1
+    })");
+}
+
+constexpr char kBranches[] = R"(
+  graph g.backward(%s: f32[4] saved 0, %d0: f32[4] tangent 0, %d1: f32[4] tangent 1) {
+    backward:
+    %both: f32[4] = aten.mul.Tensor(%d0, %d1)
+    %alone: f32[4] = aten.mul.Tensor(%d0, %s)
+    %missing: f32[4] = tandem.raises(%both, "the first is missing")
+    %first: f32[4] = tandem.either(%both, %alone, [%d1])
+    %dx: f32[4] = tandem.either(%first, %missing, [%d0])
+    return %dx: grad 0
+  })";
+
+TEST(DropTangents, TakesTheBranchOfWhatIsDefined) {
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kBranches), {true, false}), R"(
+    graph g.backward(%s: f32[4] saved 0, %d0: f32[4] tangent 0, %d1: f32[4] tangent 1) {
+      backward:
+      %alone: f32[4] = aten.mul.Tensor(%d0, %s)
+      return %alone: grad 0
+    })");
+  ir::Graph graph = ir::parse(kBranches);
+  drop_arrival_marks(graph);
+  EXPECT_GRAPH_EQ(graph, R"(
+    graph g.backward(%s: f32[4] saved 0, %d0: f32[4] tangent 0, %d1: f32[4] tangent 1) {
+      backward:
+      %both: f32[4] = aten.mul.Tensor(%d0, %d1)
+      return %both: grad 0
+    })");
+}
+
+TEST(DropTangents, RaisesWhatEagerRaisesInTheBranch) {
+  EXPECT_THROW(
+      {
+        try {
+          drop_tangents(ir::parse(kBranches), {false, true});
+        } catch (const c10::Error& error) {
+          EXPECT_STREQ(error.what_without_backtrace(), "the first is missing");
+          throw;
+        }
+      },
+      c10::Error);
+}
+
 }  // namespace
 }  // namespace tandem::partition
