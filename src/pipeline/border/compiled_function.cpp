@@ -299,7 +299,8 @@ class Function final : public detail::CompiledFunction,
     } catch (const Error&) {
       if (log.ended_by_user()) throw;
       error = std::current_exception();
-      ticket.fail(error);
+      // Gradients of a call: the host may be in the state of the call again next time.
+      if (!program_->is_derived()) ticket.fail(error);
     }
     return fail(error);
   }
