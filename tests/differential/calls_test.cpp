@@ -469,3 +469,30 @@ TEST(Calls, DroppedResultsFreeTheirGraph) {
 
 }  // namespace
 }  // namespace tandem::test
+// What it holds is nobody's business; that it is new in each call is.
+TEST(Calls, MemoryThatNoOpHasSeenIsAResult) {
+  for (int64_t size : {0, 3, 16, 17, 1000}) {
+    const auto f = tandem::compile([=](const at::Tensor& x) {
+      const at::Tensor y = torch::empty({size, 2});
+      return std::tuple(x.exp(), y, y.t(), torch::empty({size}, torch::kLong),
+                        torch::empty({size}));
+    });
+    const at::Tensor x = leaf({4});
+    at::Tensor kept;
+    for (int call = 0; call < 3; ++call) {
+      auto [fresh, y, view, longs, other] = f(x);
+      EXPECT_EQ(y.sizes(), at::IntArrayRef({size, 2}));
+      EXPECT_EQ(view.sizes(), at::IntArrayRef({2, size}));
+      EXPECT_TRUE(view.storage().is_alias_of(y.storage()));
+      EXPECT_EQ(longs.scalar_type(), torch::kLong);
+      EXPECT_EQ(other.sizes(), at::IntArrayRef({size}));
+      EXPECT_FALSE(y.requires_grad());
+      y.fill_(call);
+      if (kept.defined()) EXPECT_TRUE(kept.eq(call - 1).all().item<bool>());
+      kept = y;
+      fresh.sum().backward();
+    }
+    EXPECT_EQ(f.stats().traces, 1);
+  }
+}
+
