@@ -16,8 +16,10 @@
 
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <optional>
 #include <span>
+#include <string>
 
 namespace tandem::pipeline {
 namespace {
@@ -52,6 +54,24 @@ tracing::KnownTensors known_tensors(const Options& options) {
     }
   }
   return known;
+}
+
+/// Each call would make another one, which begins anew; the graph draws from the one of the trace.
+void refuse_own_generators(const ir::Graph& graph) {
+  for (size_t i = 0; i < graph.generators().size(); ++i) {
+    const at::Generator& generator = graph.generators()[i];
+    if (!generator.defined() || generator.getIntrusivePtr().use_count() > 1) continue;
+    const ir::Operand drawn_from(ir::GeneratorRef{static_cast<int64_t>(i)});
+    std::string line;
+    graph.for_each_node([&](const ir::Node& node) {
+      if (line.empty() && std::ranges::count(node.operands(), drawn_from) > 0)
+        line = ir::to_string(node.location());
+    });
+    TANDEM_UNSUPPORTED("trace", "the function draws from a generator that it makes",
+                       base::detail_line("at", line),
+                       "\n  remedy: make it outside and seed it before each call; pass it as an "
+                       "argument or close over it");
+  }
 }
 
 }  // namespace
@@ -89,6 +109,8 @@ Captured capture(const Program& program, const detail::Flat& arguments, const Op
                                    trace->results().constants.end());
   captured.counts.zero_fallbacks = trace->recording().metadata().counts().zeros;
   if (program.is_derived()) *program.derived_traces += captured.counts.traces;
+  trace.reset();  // by now only whoever made a generator holds it
+  refuse_own_generators(captured.joint.graph);
   if (kVerifyEveryStep) ir::verify(captured.joint.graph, "joint");
   log.dump("joint", captured.joint.graph);
   return captured;

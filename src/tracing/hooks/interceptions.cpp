@@ -64,7 +64,8 @@ void resize_host_memory(BoxedCall& call, std::any& left) {
 }
 
 bool is_outside_tensor(const at::Tensor& tensor) {
-  // A wrapped number is a Scalar in disguise, a meta tensor a shape probe.
+  // A wrapped number is a Scalar in disguise, unless it needs a gradient. A meta tensor is a shape
+  // probe.
   return tensor.defined() && !is_traced(tensor) && !tensor.is_meta() &&
          !tensor.unsafeGetTensorImpl()->is_wrapped_number();
 }

@@ -99,6 +99,7 @@ Group make_group(Recording& recording, std::span<const at::Tensor> members, int6
 StandIn make_member(Recording& recording, const Group& group, const at::Tensor& real,
                     size_t equal_members, ir::Descriptor role, std::string name,
                     bool caller_in_inference_mode) {
+  require_plain(real);
   c10::InferenceMode mode(real.is_inference() && !caller_in_inference_mode);
   StandIn member;
   member.real = real;
