@@ -213,6 +213,53 @@ TEST(Calls, WritingALeafThatRequiresGradIsEagersError) {
       "a leaf Variable that requires grad is being used in an in-place operation");
 }
 
+Case inference_tensor() {
+  const c10::InferenceMode region;
+  return {{torch::randn({4, 4})}, {}};
+}
+
+TEST(Calls, ViewsOfInferenceTensorsMustNotBeWritten) {
+  const std::string words = "Inplace update to inference tensor outside InferenceMode";
+  using Write = void (*)(const at::Tensor& x);
+  for (const Write write : std::initializer_list<Write>{
+           [](const at::Tensor& x) { x.mul_(2); }, [](const at::Tensor& x) { x.view(-1).mul_(2); },
+           [](const at::Tensor& x) { x[1].zero_(); },
+           [](const at::Tensor& x) { x.t().narrow(0, 1, 2).copy_(torch::ones({2, 4})); },
+           [](const at::Tensor& x) { x.reshape({16})[3].fill_(1); },
+           [](const at::Tensor& x) { x.chunk(2)[1].add_(1); }}) {
+    expect_both_throw(
+        inference_tensor,
+        [write](const Tensors& a) {
+          write(a[0]);
+          return Tensors{a[0] * 2};
+        },
+        words);
+  }
+  // A copy is no view, and detach() gives a version counter.
+  expect_like_eager(inference_tensor, [](const Tensors& a) {
+    at::Tensor copy = a[0].t().reshape({16});
+    copy[3].fill_(1);
+    a[0].detach().mul_(2);
+    return Tensors{copy * 2, a[0].view(-1), a[0].view(-1) * 2};
+  });
+}
+
+// Two on one memory, one of them written.
+TEST(Calls, InferenceTensorsThatOverlapAreWrittenInARegion) {
+  const auto program = [](const at::Tensor& x, const at::Tensor& y) {
+    x.mul_(2);
+    return y + 1;
+  };
+  const auto f = tandem::compile(program);
+  const c10::InferenceMode region;
+  for (int call = 0; call < 2; ++call) {
+    const at::Tensor eager = torch::ones({6}), compiled = torch::ones({6});
+    const at::Tensor expected = program(eager.slice(0, 0, 4), eager.slice(0, 2, 6));
+    EXPECT_TRUE(at::equal(f(compiled.slice(0, 0, 4), compiled.slice(0, 2, 6)), expected));
+    EXPECT_TRUE(at::equal(compiled, eager));
+  }
+}
+
 at::Tensor closed_weight, closed_buffer;
 
 TEST(Calls, ClosureOverAParameterAndAWrittenBuffer) {
@@ -446,29 +493,6 @@ TEST(Calls, UnusedInputHasNoGradient) {
   EXPECT_FALSE(b.grad().defined());
 }
 
-TEST(Calls, ExpandedTangent) {
-  expect_like_eager(one_leaf,
-                    [](const Tensors& a) { return Tensors{(a[0] * a[0]).t().reshape({2, 8})}; });
-}
-
-TEST(Calls, DroppedResultsFreeTheirGraph) {
-  at::Tensor x = leaf({4});
-  c10::weak_intrusive_ptr<c10::TensorImpl> weak(x.getIntrusivePtr());
-  auto f = tandem::compile([](const at::Tensor& t) { return t.exp(); });
-  {
-    at::Tensor y = f(x);
-  }
-  {
-    at::Tensor y = f(x);
-    y.sum().backward();
-  }
-  f.reset();
-  x.reset();
-  EXPECT_TRUE(weak.expired());  // no cycle between node and result keeps the argument alive
-}
-
-}  // namespace
-}  // namespace tandem::test
 // What it holds is nobody's business; that it is new in each call is.
 TEST(Calls, MemoryThatNoOpHasSeenIsAResult) {
   for (int64_t size : {0, 3, 16, 17, 1000}) {
@@ -496,3 +520,26 @@ TEST(Calls, MemoryThatNoOpHasSeenIsAResult) {
   }
 }
 
+TEST(Calls, ExpandedTangent) {
+  expect_like_eager(one_leaf,
+                    [](const Tensors& a) { return Tensors{(a[0] * a[0]).t().reshape({2, 8})}; });
+}
+
+TEST(Calls, DroppedResultsFreeTheirGraph) {
+  at::Tensor x = leaf({4});
+  c10::weak_intrusive_ptr<c10::TensorImpl> weak(x.getIntrusivePtr());
+  auto f = tandem::compile([](const at::Tensor& t) { return t.exp(); });
+  {
+    at::Tensor y = f(x);
+  }
+  {
+    at::Tensor y = f(x);
+    y.sum().backward();
+  }
+  f.reset();
+  x.reset();
+  EXPECT_TRUE(weak.expired());  // no cycle between node and result keeps the argument alive
+}
+
+}  // namespace
+}  // namespace tandem::test

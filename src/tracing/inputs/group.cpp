@@ -129,7 +129,8 @@ StandIn make_member(Recording& recording, const Group& group, const at::Tensor& 
       at::AutoDispatchBelowADInplaceOrView below;
       member.tensor = as_member();
     }
-    member.tensor.unsafeGetTensorImpl()->set_version_counter(c10::VariableVersion(0));
+    if (!member.tensor.is_inference())
+      member.tensor.unsafeGetTensorImpl()->set_version_counter(c10::VariableVersion(0));
     take_autograd_state(member, real);
   }
   note_first_state(member);
