@@ -298,6 +298,21 @@ TEST(Guards, ExplainForecastsWithoutAnEntryAndReportDescribesThem) {
       << f.report();
 }
 
+// docs/reference/differences.md: an argument is a stand-in, and no guard watches where it lies.
+TEST(Guards, WhereAnArgumentLiesIsNotWatched) {
+  const T memory = torch::ones({8}), whole = torch::ones({4});
+  const auto view = compile([](const T& x) { return x.is_view() ? x * 2 : x * 3; });
+  EXPECT_EQ(view(memory.slice(0, 0, 4)).sum().item<float>(), 12) << "eager: 8";
+  EXPECT_EQ(view(whole).sum().item<float>(), 12);
+  const auto offset = compile([](const T& x) { return x + x.storage_offset(); });
+  EXPECT_EQ(offset(memory.slice(0, 2, 6)).sum().item<float>(), 12);
+  EXPECT_EQ(offset(memory.slice(0, 3, 7)).sum().item<float>(), 12) << "eager: 16";
+  const auto alias = compile([](const T& x, const T& y) { return x.is_alias_of(y) ? x : x + y; });
+  EXPECT_EQ(alias(memory.slice(0, 0, 4), memory.slice(0, 4, 8)).sum().item<float>(), 8)
+      << "eager: 4";
+  EXPECT_EQ(view.stats().entries + offset.stats().entries + alias.stats().entries, 3);
+}
+
 TEST(Guards, CompiledFunctionInsideACompiledFunctionIsInlined) {
   auto inner = compile([](const T& x) { return x.exp(); });
   auto outer = compile([&](const T& x) { return inner(x) * 2; });
