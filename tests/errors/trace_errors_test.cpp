@@ -89,6 +89,43 @@ TEST(TraceErrors, AWrappedNumber) {
   EXPECT_EQ(closed(torch::ones({2})).scalar_type(), torch::kFloat);
 }
 
+TEST(TraceErrors, AnOldAliasAfterSet) {
+  const T other = torch::ones({4});
+  using Alias = T (*)(const T& x);
+  for (const Alias alias : std::initializer_list<Alias>{
+           [](const T& x) { return x.view({2, 2}); }, [](const T& x) { return x.slice(0, 1, 3); },
+           [](const T& x) { return x.detach(); }, [](const T& x) { return x.data(); }}) {
+    std::string line;
+    const std::string text = unsupported(
+        [&](const T& x) {
+          const T old = alias(x);
+          x.set_(other);
+          (line = HERE, old.mul_(3));
+          return x * 2;
+        },
+        torch::zeros({4}));
+    EXPECT_EQ(text,
+              "trace: a view or alias is written whose tensor has got other memory by set_() since "
+              "it was taken\n  at:       " +
+                  line + "\n  remedy:   write it before set_(), or write a copy (clone())");
+  }
+}
+
+TEST(TraceErrors, AnAliasOfATensorThatGrows) {
+  std::string line;
+  const std::string text = unsupported(
+      [&](const T& x) {
+        const T old = x.view({2, 2});
+        (line = HERE, x.resize_({10}));
+        return old * 2;
+      },
+      torch::zeros({4}));
+  EXPECT_EQ(text,
+            "trace: resize_() makes a tensor grow while a view or alias shows its memory\n"
+            "  at:       " +
+                line + "\n  remedy:   take the view after resize_(), or of a copy (clone())");
+}
+
 TEST(TraceErrors, AGeneratorThatTheFunctionMakes) {
   std::string line;
   const std::string text = unsupported(
