@@ -56,6 +56,7 @@ class Fingerprint {
       add(node, counts);
       counts = counts || node.id() == after;
     });
+    hash_.add(trace_.recording().calls_hash());
     for (const at::Tensor& result : trace_.results().tensors)
       hash_.add(result.defined() ? of(value_as_made(result)) : 0);
     return hash_.value();

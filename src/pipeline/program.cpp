@@ -73,6 +73,7 @@ ProgramRun run_program(const Program& program, tracing::Trace& trace) {
     states[i] = exchange_states(one, states[i]);
   }
   const ir::NodeId before = trace.recording().graph().last_node();
+  trace.recording().forget_calls();
   {
     // The function runs in the state of the call. Everything after it runs in the state of the
     // backward.

@@ -388,6 +388,22 @@ TEST(HigherOrder, WhichInputIsReadIsThatOfTheCall) {
       [&](const Tensor& a, const Tensor&) { return a.pow(3) * a.narrow(0, flag ? 1 : 0, 1); }, set);
 }
 
+TEST(HigherOrder, WhatAutogradWasToldIsThatOfTheCall) {
+  bool flag = false;
+  const auto set = [&](bool other) { flag = other; };
+  expect_state_counts(
+      [&](const Tensor& a, const Tensor&) {
+        const Tensor cube = a.pow(3);
+        const at::AutoGradMode mode(flag);
+        const Tensor factor = a * 2;
+        const at::AutoGradMode again(true);
+        return cube * factor;
+      },
+      set);
+  expect_state_counts(
+      [&](const Tensor& a, const Tensor&) { return a.pow(3) * (flag ? a : a.detach()); }, set);
+}
+
 // Of several handles on one memory any will do, as in the first trace.
 TEST(HigherOrder, AHandleOnTheDataOfATensorMayBeMadeAnew) {
   expect_twins_agree([](Twin& twin) {
