@@ -46,9 +46,6 @@ class ProgramCompiler final : public GraphCompiler {
     options_.dump_dir.clear();
     options_.on_overflow = OnOverflow::error;
     options_.on_unsupported = OnUnsupported::error;
-    // What the host decided in the call is part of the program, whatever it would decide now.
-    options_.closes_over.clear();
-    options_.guard_on = {};
   }
 
   bool knows_function() const override { return true; }

@@ -164,12 +164,18 @@ Split cut(const Joint& joint, const Options& options, StageLog& log) {
   return split;
 }
 
+runtime::Guards guards_of(const Program& program, const libtorch::ThreadState& thread,
+                          const detail::Flat& arguments, const Options& options) {
+  return {thread, arguments, program.tensor_names(arguments),
+          program.is_derived() ? Options() : options};
+}
+
 std::shared_ptr<const runtime::EntryState> compile_entry(
     const std::shared_ptr<const Program>& program, const detail::Flat& arguments,
     const Options& options, StageLog& log, CaptureCounts& counts) {
   // What holds when the call begins; the trace may change it.
   const libtorch::ThreadState thread = libtorch::ThreadState::now();
-  runtime::Guards guards(thread, arguments, program->tensor_names(arguments), options);
+  runtime::Guards guards = guards_of(*program, thread, arguments, options);
   const std::shared_ptr<Backend> backend = options.backend.resolve();
 
   Captured captured = capture(*program, arguments, options, log);

@@ -520,6 +520,16 @@ TEST(Calls, MemoryThatNoOpHasSeenIsAResult) {
   }
 }
 
+// docs/reference/differences.md
+TEST(Calls, VersionsOfFreshResultsBeginWithTheCall) {
+  const auto program = [](const at::Tensor& x) { return x.exp().mul_(2); };
+  const at::Tensor x = torch::ones({3}), y = tandem::compile(program)(x);
+  EXPECT_EQ(program(x)._version(), 1);
+  EXPECT_EQ(y._version(), 0);
+  y.add_(1);
+  EXPECT_EQ(y._version(), 1);
+}
+
 TEST(Calls, ExpandedTangent) {
   expect_like_eager(one_leaf,
                     [](const Tensors& a) { return Tensors{(a[0] * a[0]).t().reshape({2, 8})}; });

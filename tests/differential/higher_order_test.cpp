@@ -351,6 +351,13 @@ TEST(HigherOrder, ANumberOfTheHostIsThatOfTheCall) {
   expect_state_counts(program, set, {.guard_on = [&] { return number; }});
 }
 
+TEST(HigherOrder, TheModeOfAModuleIsThatOfTheCall) {
+  torch::nn::Dropout net;
+  expect_state_counts(
+      [&](const Tensor& a, const Tensor&) { return a.pow(4) * (net->is_training() ? 2 : 3); },
+      [&](bool other) { net->train(!other); }, {.modules = {net.ptr()}});
+}
+
 TEST(HigherOrder, AConstantOfTheHostIsThatOfTheCall) {
   std::vector<double> numbers{1, 2, 3, 4};
   expect_state_counts(
