@@ -1,3 +1,4 @@
+#include "ir/operand_hash.h"
 #include "ir/tensor_data.h"
 #include "shapes/stable_hash.h"
 #include "tandem/ir/graph.h"
@@ -61,10 +62,8 @@ class Hasher {
         break;
     }
     hash_.add(node.operands().size());
-    for (const Operand& operand : node.operands()) {
-      hash_.add(operand.data.index());
-      std::visit([&](const auto& data) { this->data(data); }, operand.data);
-    }
+    OperandHasher operands(hash_, [&](ValueId id) { return numbers_[static_cast<size_t>(id)]; });
+    for (const Operand& operand : node.operands()) operands.add(operand);
     hash_.add(node.result_shape().size());
     for (int64_t length : node.result_shape()) number(length);
     for (ValueId result : node.results()) {
@@ -95,29 +94,6 @@ class Hasher {
 
   void value(ValueId id) { hash_.add(id == kNoValue ? 0 : numbers_[static_cast<size_t>(id)]); }
   void number(int64_t number) { hash_.add(static_cast<uint64_t>(number)); }
-
-  void data(Operand::None) {}
-  void data(ValueId id) { value(id); }
-  void data(bool flag) { hash_.add(flag); }
-  void data(const Size& size) { hash_.add(size.hash()); }
-  void data(double number) { hash_.add_double(number); }
-  void data(const std::complex<double>& number) {
-    hash_.add_double(number.real()).add_double(number.imag());
-  }
-  void data(const std::string& text) { hash_.add(text); }
-  void data(c10::ScalarType dtype) { number(static_cast<int64_t>(dtype)); }
-  void data(c10::Layout layout) { number(static_cast<int64_t>(layout)); }
-  void data(c10::MemoryFormat format) { number(static_cast<int64_t>(format)); }
-  void data(const c10::Device& device) {
-    number(static_cast<int64_t>(device.type()));
-    number(device.index());
-  }
-  void data(GeneratorRef generator) { number(generator.index); }
-  template <class T>
-  void data(const std::vector<T>& list) {
-    hash_.add(list.size());
-    for (const T& element : list) data(element);
-  }
 
   const Graph& graph_;
   StableHash hash_;

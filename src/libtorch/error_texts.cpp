@@ -12,6 +12,8 @@ constexpr ErrorText kTexts[] = {
     // as_strided of a view; as_strided of a tensor that requires grad and is not contiguous
     {ErrorMeaning::UnfollowedView, "as_strided() is non-compositional"},
     {ErrorMeaning::UnfollowedView, "as_strided_scatter is currently only supported for contiguous"},
+    {ErrorMeaning::OldMemory, "cannot mutate tensors with frozen storage"},
+    {ErrorMeaning::GrowingView, "Attempted to resize a view tensor to a larger size"},
     {ErrorMeaning::InferenceView, "version_counter for inference tensor"},
 };
 

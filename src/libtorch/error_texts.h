@@ -12,6 +12,8 @@ enum class ErrorMeaning {
   ReadsData,        // a data pointer was asked for of a tensor without data
   UnfollowedWrite,  // an op writes or returns an argument, and functionalization does not know how
   UnfollowedView,   // a view is written that as_strided took, of what it cannot be taken of again
+  OldMemory,        // what is written lies in memory that its owner has left by set_
+  GrowingView,      // a tensor grows while another one shows its memory
   InferenceView,    // a view of an ordinary tensor is made in inference mode
 };
 

@@ -16,8 +16,10 @@
 
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <optional>
 #include <span>
+#include <string>
 
 namespace tandem::pipeline {
 namespace {
@@ -61,6 +63,24 @@ std::vector<at::Tensor> lifted_by(const tracing::Trace& trace) {
   return lifted;
 }
 
+/// Each call would make another one, which begins anew; the graph draws from the one of the trace.
+void refuse_own_generators(const ir::Graph& graph) {
+  for (size_t i = 0; i < graph.generators().size(); ++i) {
+    const at::Generator& generator = graph.generators()[i];
+    if (!generator.defined() || generator.getIntrusivePtr().use_count() > 1) continue;
+    const ir::Operand drawn_from(ir::GeneratorRef{static_cast<int64_t>(i)});
+    std::string line;
+    graph.for_each_node([&](const ir::Node& node) {
+      if (line.empty() && std::ranges::count(node.operands(), drawn_from) > 0)
+        line = ir::to_string(node.location());
+    });
+    TANDEM_UNSUPPORTED("trace", "the function draws from a generator that it makes",
+                       base::detail_line("at", line),
+                       "\n  remedy: make it outside and seed it before each call; pass it as an "
+                       "argument or close over it");
+  }
+}
+
 Captured capture_in(std::optional<tracing::Trace>& trace, const Program& program,
                     const detail::Flat& arguments, const Options& options, StageLog& log) {
   const std::vector<std::string> names = program.tensor_names(arguments);
@@ -93,6 +113,8 @@ Captured capture_in(std::optional<tracing::Trace>& trace, const Program& program
                                    trace->results().constants.end());
   captured.counts.zero_fallbacks = trace->recording().metadata().counts().zeros;
   if (program.is_derived()) *program.derived_traces += captured.counts.traces;
+  trace.reset();  // by now only whoever made a generator holds it
+  refuse_own_generators(captured.joint.graph);
   if (kVerifyEveryStep) ir::verify(captured.joint.graph, "joint");
   log.dump("joint", captured.joint.graph);
   return captured;
@@ -159,12 +181,18 @@ Split cut(const Joint& joint, const Options& options, StageLog& log) {
   return split;
 }
 
+runtime::Guards guards_of(const Program& program, const libtorch::ThreadState& thread,
+                          const detail::Flat& arguments, const Options& options) {
+  return {thread, arguments, program.tensor_names(arguments),
+          program.is_derived() ? Options() : options};
+}
+
 std::shared_ptr<const runtime::EntryState> compile_entry(
     const std::shared_ptr<const Program>& program, const detail::Flat& arguments,
     const Options& options, StageLog& log, CaptureCounts& counts) {
   // What holds when the call begins; the trace may change it.
   const libtorch::ThreadState thread = libtorch::ThreadState::now();
-  runtime::Guards guards(thread, arguments, program->tensor_names(arguments), options);
+  runtime::Guards guards = guards_of(*program, thread, arguments, options);
   const std::shared_ptr<Backend> backend = options.backend.resolve();
 
   Captured captured = capture(*program, arguments, options, log, &counts.lifted);

@@ -47,6 +47,11 @@ void run_passes(ir::Graph& graph, const Decompositions& table, Rounding rounding
 /// The cut, by the partitioner of the options; both graphs verified.
 Split cut(const Joint& joint, const Options& options, StageLog& log);
 
+/// Guards of a call before its trace, of all that the options name. Of gradients none of that: what
+/// the host decided in the call is part of the program, whatever it would decide now.
+runtime::Guards guards_of(const Program& program, const libtorch::ThreadState& thread,
+                          const detail::Flat& arguments, const Options& options);
+
 /// Every stage in order: what happens when a call finds no entry. `counts` are filled if it fails,
 /// too.
 std::shared_ptr<const runtime::EntryState> compile_entry(

@@ -1,9 +1,8 @@
 #include "pipeline/program.h"
 
 #include "base/error.h"
-#include "ops/op_table.h"
 #include "ops/own/exchange_generator_state.h"
-#include "shapes/stable_hash.h"
+#include "pipeline/fingerprint.h"
 #include "signature/read_signature.h"
 
 #include <algorithm>
@@ -15,21 +14,6 @@ detail::Flat own_arguments(const Program& program, const detail::Flat& arguments
   detail::Flat own = arguments;
   own.tensors.resize(program.own_tensors(arguments));
   return own;
-}
-
-uint64_t fingerprint(const ir::Graph& graph, ir::NodeId after) {
-  shapes::StableHash hash;
-  bool counts = after == ir::kNoNode;
-  graph.for_each_node([&](const ir::Node& node) {
-    // Views do not count: which of them are recorded depends on how inputs lie in each other's
-    // memory.
-    if (counts && node.kind() == ir::NodeKind::Op) {
-      const ops::OpInfo& info = ops::info(node.op());
-      if (!info.is_view) hash.add(info.name_hash);
-    }
-    counts = counts || node.id() == after;
-  });
-  return hash.value();
 }
 
 /// Sets the generators to where they stood at a call. Returns where they stand.
@@ -89,6 +73,7 @@ ProgramRun run_program(const Program& program, tracing::Trace& trace) {
     states[i] = exchange_states(one, states[i]);
   }
   const ir::NodeId before = trace.recording().graph().last_node();
+  trace.recording().forget_calls();
   {
     // The function runs in the state of the call. Everything after it runs in the state of the
     // backward.
@@ -101,10 +86,10 @@ ProgramRun run_program(const Program& program, tracing::Trace& trace) {
       trace.run(program.function);
     }
   }
-  const uint64_t found = fingerprint(trace.recording().graph(), before);
+  const uint64_t found = fingerprint(program, trace, before);
   TANDEM_REQUIRE(!program.is_derived() || found == program.fingerprint, "call",
                  "backward with create_graph=true traces the function again, and now it calls "
-                 "other ops than in the call",
+                 "other ops than in the call, or the same on other operands",
                  "\n  cause:  host code depends on something that has changed since",
                  "\n  remedy: run the call and its backward in the same state of modules and "
                  "variables");

@@ -89,6 +89,16 @@ void Trace::explain(const c10::Error& error) const {
       TANDEM_UNSUPPORTED(
           "trace", "a view is written that as_strided() took of another view", where(),
           "\n  remedy:   take it of the tensor that owns the memory, or write a copy (clone())");
+    case libtorch::ErrorMeaning::OldMemory:
+      TANDEM_UNSUPPORTED(
+          "trace",
+          "a view or alias is written whose tensor has got other memory by set_() since it was "
+          "taken",
+          where(), "\n  remedy:   write it before set_(), or write a copy (clone())");
+    case libtorch::ErrorMeaning::GrowingView:
+      TANDEM_UNSUPPORTED(
+          "trace", "resize_() makes a tensor grow while a view or alias shows its memory", where(),
+          "\n  remedy:   take the view after resize_(), or of a copy (clone())");
     case libtorch::ErrorMeaning::InferenceView:
       throw;
   }

@@ -213,6 +213,53 @@ TEST(Calls, WritingALeafThatRequiresGradIsEagersError) {
       "a leaf Variable that requires grad is being used in an in-place operation");
 }
 
+Case inference_tensor() {
+  const c10::InferenceMode region;
+  return {{torch::randn({4, 4})}, {}};
+}
+
+TEST(Calls, ViewsOfInferenceTensorsMustNotBeWritten) {
+  const std::string words = "Inplace update to inference tensor outside InferenceMode";
+  using Write = void (*)(const at::Tensor& x);
+  for (const Write write : std::initializer_list<Write>{
+           [](const at::Tensor& x) { x.mul_(2); }, [](const at::Tensor& x) { x.view(-1).mul_(2); },
+           [](const at::Tensor& x) { x[1].zero_(); },
+           [](const at::Tensor& x) { x.t().narrow(0, 1, 2).copy_(torch::ones({2, 4})); },
+           [](const at::Tensor& x) { x.reshape({16})[3].fill_(1); },
+           [](const at::Tensor& x) { x.chunk(2)[1].add_(1); }}) {
+    expect_both_throw(
+        inference_tensor,
+        [write](const Tensors& a) {
+          write(a[0]);
+          return Tensors{a[0] * 2};
+        },
+        words);
+  }
+  // A copy is no view, and detach() gives a version counter.
+  expect_like_eager(inference_tensor, [](const Tensors& a) {
+    at::Tensor copy = a[0].t().reshape({16});
+    copy[3].fill_(1);
+    a[0].detach().mul_(2);
+    return Tensors{copy * 2, a[0].view(-1), a[0].view(-1) * 2};
+  });
+}
+
+// Two on one memory, one of them written.
+TEST(Calls, InferenceTensorsThatOverlapAreWrittenInARegion) {
+  const auto program = [](const at::Tensor& x, const at::Tensor& y) {
+    x.mul_(2);
+    return y + 1;
+  };
+  const auto f = tandem::compile(program);
+  const c10::InferenceMode region;
+  for (int call = 0; call < 2; ++call) {
+    const at::Tensor eager = torch::ones({6}), compiled = torch::ones({6});
+    const at::Tensor expected = program(eager.slice(0, 0, 4), eager.slice(0, 2, 6));
+    EXPECT_TRUE(at::equal(f(compiled.slice(0, 0, 4), compiled.slice(0, 2, 6)), expected));
+    EXPECT_TRUE(at::equal(compiled, eager));
+  }
+}
+
 at::Tensor closed_weight, closed_buffer;
 
 TEST(Calls, ClosureOverAParameterAndAWrittenBuffer) {
@@ -493,6 +540,43 @@ TEST(Calls, UnusedInputHasNoGradient) {
   auto f = tandem::compile([](const at::Tensor& x, const at::Tensor&) { return x.exp().sum(); });
   f(a, b).backward();
   EXPECT_FALSE(b.grad().defined());
+}
+
+// What it holds is nobody's business; that it is new in each call is.
+TEST(Calls, MemoryThatNoOpHasSeenIsAResult) {
+  for (int64_t size : {0, 3, 16, 17, 1000}) {
+    const auto f = tandem::compile([=](const at::Tensor& x) {
+      const at::Tensor y = torch::empty({size, 2});
+      return std::tuple(x.exp(), y, y.t(), torch::empty({size}, torch::kLong),
+                        torch::empty({size}));
+    });
+    const at::Tensor x = leaf({4});
+    at::Tensor kept;
+    for (int call = 0; call < 3; ++call) {
+      auto [fresh, y, view, longs, other] = f(x);
+      EXPECT_EQ(y.sizes(), at::IntArrayRef({size, 2}));
+      EXPECT_EQ(view.sizes(), at::IntArrayRef({2, size}));
+      EXPECT_TRUE(view.storage().is_alias_of(y.storage()));
+      EXPECT_EQ(longs.scalar_type(), torch::kLong);
+      EXPECT_EQ(other.sizes(), at::IntArrayRef({size}));
+      EXPECT_FALSE(y.requires_grad());
+      y.fill_(call);
+      if (kept.defined()) EXPECT_TRUE(kept.eq(call - 1).all().item<bool>());
+      kept = y;
+      fresh.sum().backward();
+    }
+    EXPECT_EQ(f.stats().traces, 1);
+  }
+}
+
+// docs/reference/differences.md
+TEST(Calls, VersionsOfFreshResultsBeginWithTheCall) {
+  const auto program = [](const at::Tensor& x) { return x.exp().mul_(2); };
+  const at::Tensor x = torch::ones({3}), y = tandem::compile(program)(x);
+  EXPECT_EQ(program(x)._version(), 1);
+  EXPECT_EQ(y._version(), 0);
+  y.add_(1);
+  EXPECT_EQ(y._version(), 1);
 }
 
 TEST(Calls, ExpandedTangent) {

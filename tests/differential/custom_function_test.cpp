@@ -151,6 +151,39 @@ TEST(CustomFunction, TheBackwardWritesAnArgumentOncePerBackward) {
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(at::equal(expected[i], found[i])) << i;
 }
 
+/// x * w, with w in saved_data.
+struct KeepsData : torch::autograd::Function<KeepsData> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& w) {
+    context->saved_data["w"] = w;
+    return x * w;
+  }
+  static variable_list backward(AutogradContext* context, variable_list tangents) {
+    return {tangents[0] * context->saved_data["w"].toTensor(), at::Tensor()};
+  }
+};
+
+// docs/reference/differences.md
+TEST(CustomFunction, WhatIsKeptInSavedDataIsCheckedLikeWhatIsSaved) {
+  const auto program = [](const at::Tensor& x, const at::Tensor& w) {
+    return KeepsData::apply(x, w);
+  };
+  const auto f = tandem::compile(program);
+  const auto gradient = [](const auto& function, bool write) {
+    const at::Tensor x = torch::ones({3}).requires_grad_(), w = torch::full({3}, 2.0);
+    const at::Tensor y = function(x, w);
+    if (write) w.fill_(5);
+    y.sum().backward();
+    return x.grad()[0].template item<float>();
+  };
+  EXPECT_EQ(gradient(program, false), 2);
+  EXPECT_EQ(gradient(f, false), 2);
+  EXPECT_EQ(gradient(program, true), 5) << "what it holds by then";
+  EXPECT_NE(test::error_text<c10::Error>([&] {
+              gradient(f, true);
+            }).find("has been modified by an inplace operation"),
+            std::string::npos);
+}
+
 TEST(CustomFunction, TheBackwardMayNotWriteWhatTheForwardWrites) {
   auto f = tandem::compile([](const at::Tensor& x, const at::Tensor& sum) {
     sum.zero_();

@@ -7,6 +7,10 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <cmath>
+#include <limits>
+#include <vector>
+
 namespace tandem::test {
 namespace {
 
@@ -73,6 +77,70 @@ TEST(Guards, Constants) {
   EXPECT_EQ(last_miss(f), "entry 0: constant 0 of the arguments is 4, compiled for 3");
   EXPECT_EQ(f(torch::ones({1}), 4, "add").item<float>(), 5);
   EXPECT_EQ(f.stats().entries, 3);
+}
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// 0.0 == -0.0, but 1 / 0.0 is not 1 / -0.0.
+TEST(Guards, ZeroAndMinusZeroAreTwoNumbers) {
+  const T x = torch::ones({1});
+  const auto by_number = compile([](const T& t, double n) { return t / (t * n); });
+  const auto by_scalar = compile([](const T& t, const at::Scalar& n) { return t / (t * n); });
+  const auto by_list =
+      compile([](const T& t, const std::vector<double>& n) { return t / (t * n[1]); });
+  const auto by_complex =
+      compile([](const T& t, const at::Scalar& n) { return t / (t * n.toComplexDouble().imag()); });
+  double named = 0;
+  const auto by_name =
+      compile([&](const T& t) { return t / (t * named); }, {.guard_on = [&] { return named; }});
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (double zero : {0.0, -0.0, 0.0, -0.0}) {
+    named = zero;
+    const double expected = std::signbit(zero) ? -infinity : infinity;
+    EXPECT_EQ(by_number(x, zero).item<double>(), expected);
+    EXPECT_EQ(by_scalar(x, zero).item<double>(), expected);
+    EXPECT_EQ(by_list(x, {1.0, zero}).item<double>(), expected);
+    EXPECT_EQ(by_complex(x, c10::complex<double>(1, zero)).item<double>(), expected);
+    EXPECT_EQ(by_name(x).item<double>(), expected);
+  }
+  EXPECT_EQ(last_miss(by_number), "entry 0: constant 0 of the arguments is -0.0, compiled for 0.0");
+  EXPECT_EQ(last_miss(by_complex),
+            "entry 0: constant 0 of the arguments is (1.0, -0.0), compiled for (1.0, 0.0)");
+  EXPECT_EQ(last_miss(by_name), "entry 0: guard_on returns -0.0, compiled for 0.0");
+  for (const Stats& stats : {by_number.stats(), by_scalar.stats(), by_list.stats(),
+                             by_complex.stats(), by_name.stats()}) {
+    EXPECT_EQ(stats.entries, 2);
+    EXPECT_EQ(stats.hits, 2);
+  }
+}
+
+// A NaN differs from itself, but not from what the entry was compiled for.
+TEST(Guards, ANanIsTheNumberItWasCompiledFor) {
+  const T x = torch::ones({1});
+  const auto by_number = compile([](const T& t, double n) { return t * n; });
+  const auto by_complex = compile([](const T& t, const at::Scalar& n) { return t * n; });
+  const auto by_list = compile([](const T& t, const std::vector<double>& n) { return t * n[0]; });
+  const auto by_name =
+      compile([](const T& t) { return t * kNan; }, {.guard_on = [] { return kNan; }});
+  for (int call = 0; call < 3; ++call) {
+    EXPECT_TRUE(by_number(x, kNan).isnan().all().item<bool>());
+    EXPECT_TRUE(by_complex(x, c10::complex<double>(1, kNan)).isnan().all().item<bool>());
+    EXPECT_TRUE(by_list(x, {kNan}).isnan().all().item<bool>());
+    EXPECT_TRUE(by_name(x).isnan().all().item<bool>());
+  }
+  for (const Stats& stats :
+       {by_number.stats(), by_complex.stats(), by_list.stats(), by_name.stats()}) {
+    EXPECT_EQ(stats.compiles, 1);
+    EXPECT_EQ(stats.hits, 2);
+  }
+}
+
+TEST(Guards, NumbersThatDifferInTheLastDigitAreToldApartInWords) {
+  const auto f = compile([](const T& t, double n) { return t * n; });
+  f(torch::ones({1}), 0.1);
+  f(torch::ones({1}), 0.1 + 1e-16);
+  EXPECT_EQ(last_miss(f),
+            "entry 0: constant 0 of the arguments is 0.1000000000000001, compiled for 0.1");
 }
 
 TEST(Guards, StructureOfTheArguments) {
@@ -228,6 +296,21 @@ TEST(Guards, ExplainForecastsWithoutAnEntryAndReportDescribesThem) {
   const std::string backend = backend_rounds() ? "llvm" : "eager";
   EXPECT_NE(f.report().find("entry 0: training entry on backend " + backend), std::string::npos)
       << f.report();
+}
+
+// docs/reference/differences.md: an argument is a stand-in, and no guard watches where it lies.
+TEST(Guards, WhereAnArgumentLiesIsNotWatched) {
+  const T memory = torch::ones({8}), whole = torch::ones({4});
+  const auto view = compile([](const T& x) { return x.is_view() ? x * 2 : x * 3; });
+  EXPECT_EQ(view(memory.slice(0, 0, 4)).sum().item<float>(), 12) << "eager: 8";
+  EXPECT_EQ(view(whole).sum().item<float>(), 12);
+  const auto offset = compile([](const T& x) { return x + x.storage_offset(); });
+  EXPECT_EQ(offset(memory.slice(0, 2, 6)).sum().item<float>(), 12);
+  EXPECT_EQ(offset(memory.slice(0, 3, 7)).sum().item<float>(), 12) << "eager: 16";
+  const auto alias = compile([](const T& x, const T& y) { return x.is_alias_of(y) ? x : x + y; });
+  EXPECT_EQ(alias(memory.slice(0, 0, 4), memory.slice(0, 4, 8)).sum().item<float>(), 8)
+      << "eager: 4";
+  EXPECT_EQ(view.stats().entries + offset.stats().entries + alias.stats().entries, 3);
 }
 
 TEST(Guards, CompiledFunctionInsideACompiledFunctionIsInlined) {

@@ -2,6 +2,7 @@
 #include "support/error_text.h"
 #include "tandem/tandem.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -51,6 +52,99 @@ TEST(TraceErrors, ReadingAValue) {
           "or "
           "keep the "
           "computation on tensors (torch::where instead of if)");
+}
+
+T wrapped_number(double number) {
+  T tensor = torch::full({}, number, torch::kDouble);
+  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return tensor;
+}
+
+TEST(TraceErrors, AWrappedNumber) {
+  const std::string text =
+      "trace: a wrapped number (a tensor that gives way to the dtype of others, as a number does) "
+      "enters the compiled function\n"
+      "  remedy: pass the number itself (at::Scalar), or a tensor that is none (clone())";
+  const T number = wrapped_number(2);
+  EXPECT_EQ(unsupported([](const T& x) { return x * 2; }, number), text);
+  EXPECT_EQ(unsupported([](const T& x) { return x.mul_(2); }, number), text);
+  EXPECT_EQ(unsupported([](const T& x) { return x; }, number), text);
+  EXPECT_EQ(unsupported([&](const T&) { return number; }, torch::ones({2})), text);
+  EXPECT_EQ(unsupported([](const T& x) { return x * 2; }, wrapped_number(2).requires_grad_()),
+            text);
+  // A gradient would be lost.
+  const T weight = wrapped_number(2).requires_grad_();
+  EXPECT_EQ(unsupported([&](const T& x) { return x * weight; }, torch::ones({2})).substr(0, 23),
+            text.substr(0, 23));
+  // Two on one memory.
+  const T same = number.detach();
+  same.unsafeGetTensorImpl()->set_wrapped_number(true);
+  const auto both = compile([](const T& x, const T& y) { return x + y; });
+  EXPECT_EQ(error_text<UnsupportedError>([&] { both(number, same); }), text);
+  // In eager mode and as an operand that is a number it is one.
+  const auto eagerly = compile([](const T& x) { return x * torch::ones({2}); },
+                               {.on_unsupported = OnUnsupported::eager});
+  EXPECT_EQ(eagerly(number).scalar_type(), torch::kFloat);
+  const auto closed = compile([&](const T& x) { return x * number; });
+  EXPECT_EQ(closed(torch::ones({2})).scalar_type(), torch::kFloat);
+}
+
+TEST(TraceErrors, AnOldAliasAfterSet) {
+  const T other = torch::ones({4});
+  using Alias = T (*)(const T& x);
+  for (const Alias alias : std::initializer_list<Alias>{
+           [](const T& x) { return x.view({2, 2}); }, [](const T& x) { return x.slice(0, 1, 3); },
+           [](const T& x) { return x.detach(); }, [](const T& x) { return x.data(); }}) {
+    std::string line;
+    const std::string text = unsupported(
+        [&](const T& x) {
+          const T old = alias(x);
+          x.set_(other);
+          (line = HERE, old.mul_(3));
+          return x * 2;
+        },
+        torch::zeros({4}));
+    EXPECT_EQ(text,
+              "trace: a view or alias is written whose tensor has got other memory by set_() since "
+              "it was taken\n  at:       " +
+                  line + "\n  remedy:   write it before set_(), or write a copy (clone())");
+  }
+}
+
+TEST(TraceErrors, AnAliasOfATensorThatGrows) {
+  std::string line;
+  const std::string text = unsupported(
+      [&](const T& x) {
+        const T old = x.view({2, 2});
+        (line = HERE, x.resize_({10}));
+        return old * 2;
+      },
+      torch::zeros({4}));
+  EXPECT_EQ(text,
+            "trace: resize_() makes a tensor grow while a view or alias shows its memory\n"
+            "  at:       " +
+                line + "\n  remedy:   take the view after resize_(), or of a copy (clone())");
+}
+
+TEST(TraceErrors, AGeneratorThatTheFunctionMakes) {
+  std::string line;
+  const std::string text = unsupported(
+      [&](const T& x) {
+        const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(5);
+        return x + (line = HERE, at::rand({4}, generator));
+      },
+      torch::ones({4}));
+  EXPECT_EQ(text, "trace: the function draws from a generator that it makes\n  at:     " + line +
+                      "\n  remedy: make it outside and seed it before each call; pass it as an "
+                      "argument or close over it");
+  // Where somebody holds it, it goes on from call to call, as in eager.
+  const at::Generator one = at::make_generator<at::CPUGeneratorImpl>(5),
+                      two = at::make_generator<at::CPUGeneratorImpl>(5);
+  const auto draw = compile([one](const T& x) { return x + at::rand({4}, one); });
+  const auto take =
+      compile([](const T& x, const at::Generator& from) { return x + at::rand({4}, from); });
+  const T x = torch::zeros({4});
+  for (int call = 0; call < 3; ++call) EXPECT_TRUE(draw(x).equal(take(x, two)));
 }
 
 TEST(TraceErrors, BranchingOnAClosedOverTensor) {

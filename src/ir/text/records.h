@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/same_bits.h"
 #include "ir/tensor_data.h"
 #include "ir/text/attachments.h"
 #include "ir/text/cursor.h"
@@ -78,7 +79,7 @@ bool same_record(const T& a, const T& b) {
     return a.node_count() == b.node_count() && a.inputs().size() == b.inputs().size() &&
            print(a) == print(b);
   } else {
-    return a == b;
+    return base::same_bits(a, b);
   }
 }
 

@@ -263,9 +263,8 @@ class Function final : public detail::CompiledFunction,
     const auto keep = shared_from_this();
     for (;;) {
       if (auto error = compiles_.failure(thread, arguments)) return fail(error);
-      CompileRegistry::Ticket ticket = compiles_.begin(
-          thread, arguments,
-          runtime::Guards(thread, arguments, program_->tensor_names(arguments), options_));
+      CompileRegistry::Ticket ticket =
+          compiles_.begin(thread, arguments, guards_of(*program_, thread, arguments, options_));
       // The thread before us may have been quicker, whether we have waited for it or not.
       if (EntryPtr entry = find(thread, arguments)) return entry;
       if (!ticket || compiles_.failure(thread, arguments)) continue;
@@ -299,7 +298,8 @@ class Function final : public detail::CompiledFunction,
     } catch (const Error&) {
       if (log.ended_by_user()) throw;
       error = std::current_exception();
-      ticket.fail(error, arguments, counts.lifted);
+      // Gradients of a call: the host may be in the state of the call again next time.
+      if (!program_->is_derived()) ticket.fail(error, arguments, counts.lifted);
     }
     return fail(error);
   }

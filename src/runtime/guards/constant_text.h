@@ -6,7 +6,7 @@
 
 namespace tandem::runtime {
 
-/// `3`, `"mean"`, `true`.
+/// `3`, `"mean"`, `true`, `-0.0`: equal texts are the same bits.
 std::string constant_text(const detail::Constant& constant);
 
 }  // namespace tandem::runtime

@@ -1,6 +1,7 @@
 #include "runtime/guards/guards.h"
 
 #include "base/error.h"
+#include "base/same_bits.h"
 #include "ops/effect_marks.h"
 #include "ops/reads.h"
 #include "runtime/guards/constant_text.h"
@@ -13,15 +14,6 @@ namespace {
 
 std::string text_of(const GuardFn::Value& value) {
   return std::visit([](const auto& v) { return constant_text(detail::Constant(v)); }, value);
-}
-
-bool same(const detail::Constant& a, const detail::Constant& b) {
-  if (a.index() != b.index()) return false;
-  if (const auto* x = std::get_if<double>(&a)) {
-    const double y = std::get<double>(b);
-    return *x == y || (*x != *x && y != y);  // a NaN is the NaN it was compiled for
-  }
-  return a == b;
 }
 
 int64_t first_same(const detail::Flat& arguments, size_t index) {
@@ -264,7 +256,7 @@ bool Guards::check(const libtorch::ThreadState& thread, const detail::Flat& argu
     });
   }
   for (size_t i = 0; i < constants_.size(); ++i) {
-    if (!same(constants_[i], arguments.constants[i])) {
+    if (!base::same_bits(constants_[i], arguments.constants[i])) {
       return fail([&] {
         return base::str("constant ", i, " of the arguments is ",
                          constant_text(arguments.constants[i]), ", compiled for ",
@@ -290,7 +282,7 @@ bool Guards::check(const libtorch::ThreadState& thread, const detail::Flat& argu
     }
   }
   if (guard_on_) {
-    if (const GuardFn::Value now = guard_on_(); now != *guard_value_) {
+    if (const GuardFn::Value now = guard_on_(); !base::same_bits(now, *guard_value_)) {
       return fail([&] {
         return base::str("guard_on returns ", text_of(now), ", compiled for ",
                          text_of(*guard_value_));

@@ -6,6 +6,8 @@
 #include "tracing/hooks/interception.h"
 #include "tracing/recording/recorder.h"
 #include "tracing/recording/recording.h"
+#include "tracing/recording/tensors_of.h"
+#include "tracing/recording/traced_tensor.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
@@ -59,6 +61,16 @@ torch::Library& library(const char* name, c10::DispatchKey key) {
   return *kept->back();
 }
 
+/// Functionalization by itself, with a write that was pending: on what the function never sees.
+bool catches_up(const BoxedCall& call) {
+  bool any = false;
+  for (const c10::IValue& operand : call.operands()) {
+    for_each_tensor(operand,
+                    [&](const at::Tensor& tensor) { any = any || as_traced(tensor) != nullptr; });
+  }
+  return any;
+}
+
 void call_op(BoxedCall& call) { call.op.callBoxed(call.stack); }
 
 }  // namespace
@@ -74,6 +86,7 @@ void lift(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*
   const EntryFrame entry{__builtin_frame_address(0), __builtin_return_address(0)};
   const OpRows& rows = rows_of(op);
   BoxedCall call(op, *stack, recording);
+  if (!catches_up(call)) recording->note_call(op);
   pass(rows.at(Stop::FirstSight), call, [&](BoxedCall&) {
     const c10::impl::ExcludeDispatchKeyGuard once(c10::DispatchKeySet{libtorch::kLiftKey});
     const OpLine line(recording->lines(), entry, recording->phase());

@@ -64,9 +64,10 @@ void resize_host_memory(BoxedCall& call, std::any& left) {
 }
 
 bool is_outside_tensor(const at::Tensor& tensor) {
-  // A wrapped number is a Scalar in disguise, a meta tensor a shape probe.
+  // A wrapped number is a Scalar in disguise, unless it needs a gradient. A meta tensor is a shape
+  // probe.
   return tensor.defined() && !is_traced(tensor) && !tensor.is_meta() &&
-         !tensor.unsafeGetTensorImpl()->is_wrapped_number();
+         (!tensor.unsafeGetTensorImpl()->is_wrapped_number() || tensor.requires_grad());
 }
 
 std::any lift_operands(BoxedCall& call) {
@@ -131,6 +132,36 @@ bool call_in_inference_mode(BoxedCall& call) {
   const WithoutInferenceMode normal;
   call.op.callBoxed(call.stack);
   for (const c10::IValue& result : call.operands()) for_each_tensor(result, mark_inference_view);
+  return true;
+}
+
+bool takes_views(const c10::OperatorHandle& op) {
+  // detach() gives a version counter, and with it the right to write.
+  return ops::info(op).is_view && !op.schema().is_mutable() && op.schema().name() != "aten::detach";
+}
+
+/// Memory that some result shows.
+bool shows(const BoxedCall& call, const c10::Storage& memory) {
+  bool any = false;
+  for (const c10::IValue& result : call.operands()) {
+    for_each_tensor(result, [&](const at::Tensor& tensor) {
+      any = any || (tensor.defined() && tensor.storage().is_alias_of(memory));
+    });
+  }
+  return any;
+}
+
+bool view_inference_tensor(BoxedCall& call) {
+  if (c10::InferenceMode::is_enabled() || !call.operand(0).isTensor()) return false;
+  const at::Tensor source = call.operand(0).toTensor();
+  if (!is_traced(source) || !source.is_inference()) return false;
+  const torch::jit::Stack operands = call.operands().vec();
+  call.op.callBoxed(call.stack);
+  if (!shows(call, source.storage())) return true;  // reshape() has copied
+  call.drop();
+  call.stack.insert(call.stack.end(), operands.begin(), operands.end());
+  const c10::InferenceMode region;
+  call.op.callBoxed(call.stack);
   return true;
 }
 
@@ -407,6 +438,13 @@ constexpr Interception kRows[] = {
      .instead = call_in_inference_mode,
      .why = "Inside an inference region functionalization cannot make views of tensors that are "
             "none of the region's."},
+    {.name = "views of inference tensors",
+     .stop = Stop::Lifting,
+     .ops = "ops whose result is a view, but for detach",
+     .fits = takes_views,
+     .instead = view_inference_tensor,
+     .why = "They are inference tensors wherever they are taken, and nobody may write them outside "
+            "of a region."},
     {.name = "fill the diagonal as a view",
      .stop = Stop::Lifting,
      .ops = "aten::fill_diagonal_",

@@ -113,6 +113,7 @@ Group make_group(Recording& recording, std::span<const at::Tensor> members, int6
 StandIn make_member(Recording& recording, const Group& group, const at::Tensor& real,
                     size_t equal_members, ir::Descriptor role, std::string name,
                     bool caller_in_inference_mode) {
+  require_plain(real);
   c10::InferenceMode mode(real.is_inference() && !caller_in_inference_mode);
   StandIn member;
   member.real = real;
@@ -149,7 +150,8 @@ StandIn make_member(Recording& recording, const Group& group, const at::Tensor& 
       at::AutoDispatchBelowADInplaceOrView below;
       member.tensor = as_member();
     }
-    member.tensor.unsafeGetTensorImpl()->set_version_counter(c10::VariableVersion(0));
+    if (!member.tensor.is_inference())
+      member.tensor.unsafeGetTensorImpl()->set_version_counter(c10::VariableVersion(0));
     take_autograd_state(member, real);
   }
   note_first_state(member);

@@ -1,5 +1,6 @@
 #include "tracing/inputs/host_memory.h"
 
+#include "libtorch/version.h"
 #include "tracing/recording/recording.h"
 #include "tracing/recording/tracing_state.h"
 
@@ -8,6 +9,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/lift_fresh.h>
 #include <c10/core/DefaultDtype.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -81,6 +83,8 @@ std::optional<at::Tensor> HostMemory::stand_in(const at::Tensor& tensor,
   if (!known.traced.defined()) {
     if (known.real.nbytes() > kAlwaysConstant && untouched(known.real)) {
       torch::jit::Stack stack = known.operands;
+      // A result that no op has seen comes here from outside of ops: lifting must not answer again.
+      const c10::impl::ExcludeDispatchKeyGuard below(c10::DispatchKeySet{libtorch::kLiftKey});
       known.op.callBoxed(stack);
       known.traced = stack.back().toTensor();
     } else {

@@ -41,6 +41,8 @@ at::Tensor functional(Recording& recording, const at::Tensor& like, ir::Descript
       recording.add_input(like, std::move(role), std::move(name)));
 }
 
+}  // namespace
+
 void require_plain(const at::Tensor& tensor) {
   const auto* meta = autograd::impl::get_autograd_meta(tensor);
   if (meta && meta->fw_grad_) {
@@ -50,6 +52,14 @@ void require_plain(const at::Tensor& tensor) {
         "function",
         "\n  remedy: unpack it outside, or call the function itself in forward-mode code");
   }
+  // Functionalization passes it through as it is, so no trace could follow it.
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    TANDEM_UNSUPPORTED("trace",
+                       "a wrapped number (a tensor that gives way to the dtype of others, as a "
+                       "number does) enters the compiled function",
+                       "\n  remedy: pass the number itself (at::Scalar), or a tensor that is none "
+                       "(clone())");
+  }
   if (tensor.layout() == c10::kStrided && !tensor.is_quantized() && !tensor.is_nested()) return;
   TANDEM_UNSUPPORTED("trace", "a tensor with layout ", tensor.layout(),
                      (tensor.is_quantized() ? " (quantized)"
@@ -58,8 +68,6 @@ void require_plain(const at::Tensor& tensor) {
                      " enters the compiled function; only dense strided tensors can be traced",
                      "\n  remedy: convert it with to_dense() or dequantize() outside the function");
 }
-
-}  // namespace
 
 uint32_t version_of(const at::Tensor& tensor) {
   return tensor.is_inference() ? 0 : tensor._version();

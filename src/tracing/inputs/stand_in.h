@@ -40,6 +40,9 @@ struct StandIn {
   size_t storage_bytes = 0;
 };
 
+/// An UnsupportedError if no stand-in can be made of such a tensor.
+void require_plain(const at::Tensor& real);
+
 /// Makes the stand-in of `real` and a graph input for it: same metadata, requires_grad and
 /// leafness. Writes to inference tensors raise, except for callers in inference mode.
 StandIn make_stand_in(Recording& recording, const at::Tensor& real, ir::Descriptor role,

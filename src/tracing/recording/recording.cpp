@@ -1,6 +1,9 @@
 #include "tracing/recording/recording.h"
 
+#include "ops/op_table.h"
 #include "tracing/recording/traced_tensor.h"
+
+#include <c10/core/GradMode.h>
 
 #include <atomic>
 
@@ -28,6 +31,10 @@ at::Tensor Recording::add_input(const at::Tensor& like, ir::Descriptor role, std
   if (role.role == ir::Role::Tangent) meta.conjugate = meta.negative = false;
   ir::Value& value = graph_.add_input(meta.type, std::move(role), std::move(name));
   return wrap(value.id(), meta);
+}
+
+void Recording::note_call(const c10::OperatorHandle& op) {
+  calls_.add(ops::info(op).name_hash).add(c10::GradMode::is_enabled());
 }
 
 void Recording::rewind(ir::NodeId last) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "ops/metadata/metadata.h"
+#include "shapes/stable_hash.h"
 #include "tandem/ir/graph.h"
 #include "tracing/lines/source_lines.h"
 
@@ -50,6 +51,13 @@ class Recording {
   /// Those of nodes that are gone included.
   const std::vector<BackwardEffect>& backward_effects() const { return backward_effects_; }
 
+  /// An op that the function itself calls, in the grad mode of that moment: what the graph shows of
+  /// neither a no-grad region nor a detach().
+  void note_call(const c10::OperatorHandle& op);
+  /// Of the calls since `forget_calls`.
+  uint64_t calls_hash() const { return calls_.value(); }
+  void forget_calls() { calls_ = {}; }
+
   /// An op of the function is under way that writes a traced tensor.
   bool is_writing() const { return writing_; }
   void set_writing(bool writing) { writing_ = writing; }
@@ -64,6 +72,7 @@ class Recording {
   ops::MetadataPropagator metadata_;
   ir::Phase phase_ = ir::Phase::Forward;
   bool writing_ = false;
+  shapes::StableHash calls_;
   std::vector<BackwardEffect> backward_effects_;
   SourceLines lines_;
 };

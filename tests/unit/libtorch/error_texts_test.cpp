@@ -56,6 +56,17 @@ const std::map<std::string_view, void (*)()>& provocations() {
          const T x = torch::zeros({2, 3}).t().requires_grad_();
          at::as_strided_scatter(x, torch::ones({2}), {2}, {1}, 0);
        }},
+      {"cannot mutate tensors with frozen storage",
+       [] {
+         const T x = functional(torch::zeros({4})), alias = x.view({2, 2});
+         x.set_(functional(torch::ones({4})));
+         alias.add_(1);
+       }},
+      {"Attempted to resize a view tensor to a larger size",
+       [] {
+         const T x = functional(torch::zeros({4})), alias = x.view({2, 2});
+         x.resize_({10});
+       }},
       {"version_counter for inference tensor",
        [] {
          const c10::InferenceMode mode;

@@ -104,6 +104,15 @@ TEST(Verify, ConstantResultsAndAliasingCount) {
               f(torch::ones({2}));
             }).find("constant 0 of the results differs\n  compiled: 1\n  now:      7"),
             std::string::npos);
+  double real = 0.1;
+  auto h =
+      compile([&](const T& x) { return std::pair<T, double>(x * 2, real); }, {.verify_every = 1});
+  h(torch::ones({2}));
+  real = 0.1 + 1e-16;  // to the last digit
+  EXPECT_NE(error_text<UserError>([&] { h(torch::ones({2})); })
+                .find("constant 0 of the results differs\n  compiled: 0.1\n  now:      "
+                      "0.1000000000000001"),
+            std::string::npos);
   bool copy = false;
   auto g = compile([&](const T& x) { return copy ? x.view({2, 1}) : x; }, {.verify_every = 1});
   g(torch::ones({2}));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <complex>
+#include <limits>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -71,6 +72,10 @@ TEST(GuardRows, ReadBackAsTheyWere) {
   GroupRow& group = rows.groups.emplace_back();
   group.members.push_back({.input = 1, .offset = 2, .creation = -1});
   group.base = tensor;
+  // Bit for bit.
+  rows.constants.emplace_back(-0.0);
+  rows.constants.emplace_back(std::numeric_limits<double>::quiet_NaN());
+  rows.constants.emplace_back(std::complex<double>(-0.0, std::numeric_limits<double>::quiet_NaN()));
   const std::string bytes = ir::pack_record(rows);
   const auto again = ir::unpack_record<GuardRows>(bytes);
   EXPECT_TRUE(ir::same_record(rows, again));

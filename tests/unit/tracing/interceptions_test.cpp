@@ -285,6 +285,24 @@ void views_in_inference_mode() {
   EXPECT_TRUE(has(ops, "aten.view"));
 }
 
+void views_of_inference_tensors() {
+  T x;
+  {
+    const c10::InferenceMode region;
+    x = torch::ones({2, 3});
+  }
+  recorded(x, [](const T& inside) {
+    EXPECT_TRUE(inside.is_inference());
+    EXPECT_TRUE(inside.view({3, 2}).is_inference());
+    EXPECT_TRUE(inside.t()[0].is_inference());
+    EXPECT_TRUE(inside.reshape({-1}).is_inference());
+    for (const T& part : inside.chunk(2, 1)) EXPECT_TRUE(part.is_inference());
+    EXPECT_FALSE(inside.t().reshape({-1}).is_inference()) << "a copy";
+    EXPECT_FALSE((inside * 2).view({-1}).is_inference());
+    return inside.view({-1}) * 2;
+  });
+}
+
 void fill_the_diagonal_as_a_view() {
   const Ops ops = recorded(torch::ones({2, 3}), [](const T& x) {
     T turned = x.t();
@@ -424,6 +442,7 @@ const std::map<std::string_view, void (*)()>& tests() {
       {"keep strides", keep_strides},
       {"both formulas of a determinant", both_formulas_of_a_determinant},
       {"views in inference mode", views_in_inference_mode},
+      {"views of inference tensors", views_of_inference_tensors},
       {"fill the diagonal as a view", fill_the_diagonal_as_a_view},
       {"running statistics", running_statistics},
       {"the user's op in its functional form", the_users_op_in_its_functional_form},
