@@ -17,8 +17,9 @@ class MemoryFacts {
 
   /// Whether `copy`, which has memory of its own, may be `source`, which holds the same elements:
   /// not if the caller gets the copy, if anybody writes to either, if an op addresses it from the
-  /// start of its storage, or if the backward would read the caller's memory where eager reads a
-  /// copy that was made in the forward.
+  /// start of its storage, if an op shows it as numbers of another kind that may be a lazy
+  /// conjugate without the copy, or if the backward would read the caller's memory where eager
+  /// reads a copy that was made in the forward.
   bool may_leave_out(ir::ValueId copy, ir::ValueId source) const;
   /// Whether the caller gets this memory, or somebody writes to it.
   bool is_pinned(ir::ValueId value) const;
@@ -31,12 +32,15 @@ class MemoryFacts {
     kReturned = 2,
     kWritten = 4,
     kReadByBackward = 8,
-    kAddressed = 16,  // by as_strided, from the start of its storage
-    kScattered = 32,  // copied by slice_scatter and its kin, with its storage offset
+    kAddressed = 16,      // by as_strided, from the start of its storage
+    kScattered = 32,      // copied by slice_scatter and its kin, with its storage offset
+    kReinterpreted = 64,  // shown as numbers of another kind
   };
 
   ir::ValueId root(ir::ValueId value) const;
   uint8_t flags(ir::ValueId value) const;
+  /// Whether a conjugation or a change of sign may still be to be done: types do not say.
+  bool may_be_lazy(ir::ValueId value) const;
 
   const ir::Graph& graph_;
   std::vector<uint8_t> flags_;  // by the value that owns the memory
