@@ -42,6 +42,9 @@ OpInfo make_info(const c10::OperatorHandle& op) {
   info.data_dependent_shape =
       op.hasTag(at::Tag::dynamic_output_shape) && !(facts & Fact::StaticSize);
   info.reads_data = op.hasTag(at::Tag::data_dependent_output) || (facts & Fact::ReadsData);
+  info.raises = facts & Fact::Raises;
+  info.raises_on_integers = facts & Fact::RaisesOnIntegers;
+  info.raises_if = schema.argumentIndexWithName("check_errors").value_or(-1);
   if (info.is_view || !info.mergeable()) return info;
   if (row) info.work = row->work;
   if (info.work == Work::Other && op.hasTag(at::Tag::pointwise) && !(facts & Fact::NotPointwise))

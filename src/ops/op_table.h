@@ -34,8 +34,11 @@ struct OpInfo {
   bool has_effect = false;  // must be kept, in order and number, though nobody reads its results
   bool marked = false;      // by mark_effectful: recorded as one call, never looked into
   bool data_dependent_shape = false;
-  bool reads_data = false;  // returns a C++ value computed from data: item, equal
-  Work work = Work::Other;  // of a view: nothing, so Other
+  bool reads_data = false;          // returns a C++ value computed from data: item, equal
+  bool raises = false;              // may refuse what its operands hold: an index out of range
+  bool raises_on_integers = false;  // refuses a divisor of zero, where the result is integral
+  int32_t raises_if = -1;           // the argument that, true, makes it refuse what fails
+  Work work = Work::Other;          // of a view: nothing, so Other
 
   /// Changes the data of an argument, declared or not.
   bool writes() const { return writes_arguments || hidden_writes; }
