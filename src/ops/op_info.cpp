@@ -180,7 +180,15 @@ MetadataRule metadata_rule(const c10::OperatorHandle& op) {
   return row ? row->rule : nullptr;
 }
 
-std::optional<c10::OperatorHandle> inplace_overload(const c10::OperatorHandle& op) {
+std::optional<c10::OperatorHandle> inplace_overload(const c10::OperatorHandle& op,
+                                                    c10::ScalarType dtype) {
+  // The loops of complex kernels are compiled for memory that overlaps and for memory that does
+  // not, and contract in one of them.
+  if (c10::isComplexType(dtype)) return std::nullopt;
+  if (c10::isReducedFloatingType(dtype)) {
+    const OpRow* row = find_row(op);
+    if (row != nullptr && (row->facts & Fact::InPlaceRounds)) return std::nullopt;
+  }
   static auto* const overloads = new PerOverload<std::optional<c10::OperatorHandle>>;
   return overloads->get(op, find_inplace);
 }

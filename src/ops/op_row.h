@@ -20,6 +20,7 @@ enum class Fact : uint32_t {
   NeverOnZeros = 1 << 6,   // on zeros it throws, or answers something else than on data
   CastsInside = 1 << 7,    // its kernel calls ops that autocast casts
   RegisterMeta = 1 << 8,   // libtorch's functionalization or composites need a Meta kernel: ours
+  InPlaceRounds = 1 << 9,  // in place, on 16-bit floats, it rounds the number before it computes
   Raises = 1 << 10,        // its kernel looks at data and refuses some of it
   RaisesOnIntegers = 1 << 11,  // it divides, and of integers its kernel refuses a divisor of zero
 };

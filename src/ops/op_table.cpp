@@ -137,6 +137,7 @@ constexpr OpRow kRows[] = {
     pointwise("logit", rules::unary_to_float),
     pointwise("masked_fill.Tensor"),
     pointwise("mish_backward", rules::binary),
+    pointwise("mul.Scalar", nullptr, InPlaceRounds),
     pointwise("mvlgamma.out", rules::unary_to_float, RegisterMeta),
     pointwise("nan_to_num", rules::unary_any),
     pointwise("nan_to_num.out", rules::unary_any, RegisterMeta),

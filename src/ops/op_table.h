@@ -62,8 +62,9 @@ using MetadataRule = std::optional<std::vector<MetaResult>> (*)(const MetaCall& 
 MetadataRule metadata_rule(const c10::OperatorHandle& op);
 
 /// The overload that writes its result into argument 0 (`add.Tensor` -> `add_.Tensor`), if there is
-/// one.
-std::optional<c10::OperatorHandle> inplace_overload(const c10::OperatorHandle& op);
+/// one that gives a result of this dtype the same bits.
+std::optional<c10::OperatorHandle> inplace_overload(const c10::OperatorHandle& op,
+                                                    c10::ScalarType dtype);
 
 /// Gives libtorch the Meta kernels that its functionalization and composites miss in a process
 /// without Python, made of our rules. Does nothing where libtorch has one, where Python is present,

@@ -28,6 +28,7 @@
 #include <ATen/ops/contiguous.h>
 #include <ATen/ops/diagonal.h>
 #include <ATen/ops/fill.h>
+#include <ATen/ops/mul.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -183,6 +184,54 @@ std::any allow_view(BoxedCall& call) {
     call.operand(0) = tensor.contiguous();
   }
   return {};
+}
+
+/// Behind the call, so that one which raises leaves nothing.
+void note_product(BoxedCall& call, std::any&) {
+  if (call.recording != nullptr) call.recording->set_multiplies_in_place(true);
+}
+
+/// Whether this is what an in-place product has become.
+bool was_in_place(const BoxedCall& call) {
+  if (call.recording == nullptr || !call.recording->multiplies_in_place()) return false;
+  call.recording->set_multiplies_in_place(false);
+  return true;
+}
+
+/// What eager's kernel makes of a number on the left of a tensor of 16-bit floats.
+template <class Narrow>
+at::Scalar rounded_to(const at::Scalar& number) {
+  const auto narrow = number.isFloatingPoint() ? c10::convert<Narrow>(number.toDouble())
+                                               : c10::convert<Narrow>(number.toLong());
+  return static_cast<double>(narrow);
+}
+
+at::Scalar rounded(const at::Scalar& number, at::ScalarType dtype) {
+  if (number.isComplex()) return number;
+  if (dtype == at::kHalf) return rounded_to<at::Half>(number);
+  if (dtype == at::kBFloat16) return rounded_to<at::BFloat16>(number);
+  return number;
+}
+
+std::any round_number(BoxedCall& call) {
+  if (!was_in_place(call)) return {};
+  c10::IValue& number = call.operand(1);
+  number = rounded(number.toScalar(), call.operand(0).toTensor().scalar_type());
+  return {};
+}
+
+bool multiply_one_by_one(BoxedCall& call) {
+  if (!was_in_place(call)) return false;
+  const std::vector<at::Tensor> tensors = call.operand(0).toTensorVector();
+  const c10::IValue numbers = call.operand(1);
+  c10::List<at::Tensor> products;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const at::Scalar number =
+        numbers.isList() ? numbers.toListRef()[i].toScalar() : numbers.toScalar();
+    products.push_back(at::mul(tensors[i], rounded(number, tensors[i].scalar_type())));
+  }
+  call.answer(std::move(products));
+  return true;
 }
 
 bool call_outside(BoxedCall& call) {
@@ -440,6 +489,24 @@ constexpr Interception kRows[] = {
      .why = "Functionalization takes a written view back to its base by the inverse of each view "
             "op. The memory is written where it is; the value that stands for it may be laid out "
             "otherwise, and view would raise."},
+
+    {.name = "note a product in place",
+     .stop = Stop::BeforeRecording,
+     .ops = "aten::mul_.Scalar aten::_foreach_mul_.Scalar aten::_foreach_mul_.ScalarList",
+     .after = note_product,
+     .why = "Functionalization asks the in-place op for metadata, then calls the other one, which "
+            "does not know that it was to be in place."},
+    {.name = "round the number of a product in place",
+     .stop = Stop::BeforeRecording,
+     .ops = "aten::mul.Scalar",
+     .before = round_number,
+     .why = "In place, eager's kernel has the number on the left, and there rounds it to 16 bits "
+            "where the tensor has 16."},
+    {.name = "round the numbers of products in place",
+     .stop = Stop::BeforeRecording,
+     .ops = "aten::_foreach_mul.Scalar aten::_foreach_mul.ScalarList",
+     .instead = multiply_one_by_one,
+     .why = "The same for each tensor of a list, in its own dtype."},
 
     {.name = "no part of the program",
      .stop = Stop::Recording,
