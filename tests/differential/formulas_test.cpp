@@ -1,6 +1,6 @@
 /// Op by op, with eager's bits: the formulas of autograd in 16 bits, where a number that is rounded
-/// before it is used shows at once; in-place ops, which some kernels compute in another way; and
-/// errors of ops whose results nobody reads.
+/// before it is used shows at once; in-place ops, which some kernels compute in another way; sizes
+/// of zero; and errors of ops whose results nobody reads.
 #include "support/like_eager.h"
 #include "support/same_bits.h"
 
@@ -324,6 +324,48 @@ TEST_P(UnreadErrors, AreRaisedLikeEagers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, UnreadErrors, ::testing::ValuesIn(kRaising), kName);
+
+// ---- sizes of zero ----
+
+TEST(EmptySizes, IndicesOfNothing) {
+  for (const auto& sizes : std::vector<std::vector<int64_t>>{{3, 4}, {0, 4}, {3, 0}, {0}, {}}) {
+    SCOPED_TRACE(c10::Join("x", sizes));
+    const int64_t dim = 0;
+    expect_like_eager(
+        [&] {
+          return Case{{torch::rand(sizes).requires_grad_(), torch::empty({0}, torch::kLong)}, {}};
+        },
+        [&](const Tensors& a) {
+          if (a[0].dim() == 0) return Tensors{a[0].take(a[1])};
+          const Tensor picked = a[0].index_select(dim, a[1]);
+          return Tensors{picked,
+                         a[0].index_add(dim, a[1], picked),
+                         a[0].take(a[1]),
+                         a[0].index({a[1]}),
+                         a[0].index_copy(dim, a[1], picked),
+                         a[0].index_fill(dim, a[1], 1)};
+        });
+  }
+}
+
+TEST(EmptySizes, Products) {
+  const auto product = [](std::vector<int64_t> left, std::vector<int64_t> right) {
+    SCOPED_TRACE(c10::Join("x", left) + " and " + c10::Join("x", right));
+    expect_like_eager(
+        [&] {
+          return Case{{torch::rand(left).requires_grad_(), torch::rand(right).requires_grad_()},
+                      {}};
+        },
+        [](const Tensors& a) { return Tensors{a[0].matmul(a[1])}; });
+  };
+  product({3, 4}, {5, 4, 6});
+  product({5, 0, 0}, {0, 0});
+  product({0, 3}, {3, 0});
+  product({3, 0}, {0, 3});
+  product({0, 4, 3}, {3, 2});
+  product({0}, {0});
+  product({4, 0}, {0});
+}
 
 }  // namespace
 }  // namespace tandem::test

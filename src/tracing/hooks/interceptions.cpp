@@ -289,12 +289,49 @@ bool answer_anomaly_check(BoxedCall& call) {
 
 bool writes_arguments(const c10::OperatorHandle& op) { return ops::info(op).writes_arguments; }
 
+/// Whether this is a question for the metadata of an in-place op that has nothing to do.
+bool add_nothing(BoxedCall& call) {
+  const at::Tensor self = call.operand(0).toTensor();
+  const at::Tensor& index = call.operand(2).toTensor();
+  if (!self.is_meta() || is_traced(self) || index.numel() > 0) return false;
+  call.answer(self);
+  return true;
+}
+
 std::any refuse_write(BoxedCall& call) {
   TANDEM_UNSUPPORTED("trace", ir::op_text(call.op),
                      " writes its arguments and has no functional form",
                      "\n  operands: ", operands_text(call.operands()),
                      "\n  remedy:   register a functional variant of the op, or call it outside "
                      "the compiled function");
+}
+
+/// Whether each element has a place of its own, as far as sizes and strides show it.
+bool lies_apart(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+  std::vector<std::pair<int64_t, int64_t>> dims;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0) return true;
+    if (sizes[i] > 1) dims.emplace_back(strides[i], sizes[i]);
+  }
+  std::ranges::sort(dims);
+  int64_t reach = 0;  // of the dimensions with smaller strides
+  for (const auto& [stride, size] : dims) {
+    if (stride <= reach) return false;
+    reach += stride * (size - 1);
+  }
+  return true;
+}
+
+std::any refuse_overlap(BoxedCall& call) {
+  const std::vector<int64_t> sizes = call.operand(2).toIntVector(),
+                             strides = call.operand(3).toIntVector();
+  if (lies_apart(sizes, strides)) return {};
+  TANDEM_UNSUPPORTED("trace",
+                     "a tensor is written through a view, and several of its elements lie at one "
+                     "place",
+                     "\n  sizes:   ", at::IntArrayRef(sizes),
+                     "\n  strides: ", at::IntArrayRef(strides),
+                     "\n  remedy:  pass what it was expanded from, or clone() it");
 }
 
 bool compare(BoxedCall& call) {
@@ -507,6 +544,12 @@ constexpr Interception kRows[] = {
      .ops = "aten::_foreach_mul.Scalar aten::_foreach_mul.ScalarList",
      .instead = multiply_one_by_one,
      .why = "The same for each tensor of a list, in its own dtype."},
+    {.name = "an index of nothing",
+     .stop = Stop::BeforeRecording,
+     .ops = "aten::index_add_ aten::index_reduce_",
+     .instead = add_nothing,
+     .why = "Functionalization asks the in-place op for metadata, and libtorch's Meta kernel then "
+            "looks at the first slice of what is added."},
 
     {.name = "no part of the program",
      .stop = Stop::Recording,
@@ -534,6 +577,13 @@ constexpr Interception kRows[] = {
      .fits = writes_arguments,
      .before = refuse_write,
      .why = "What arrives here has no functional form."},
+    {.name = "refuse writes to one place",
+     .stop = Stop::Recording,
+     .ops = "aten::as_strided_scatter",
+     .before = refuse_overlap,
+     .why = "By this op a write reaches the memory behind an argument that shares it with others. "
+            "Of several elements at one place, those that were not written would win, or the "
+            "kernel raises in the call."},
     {.name = "compare",
      .stop = Stop::Recording,
      .ops = "aten::equal",

@@ -437,6 +437,27 @@ void round_the_numbers_of_products_in_place() {
   EXPECT_TRUE(mentions(text, ", 1.1)")) << text;
 }
 
+void an_index_of_nothing() {
+  const auto add = [](const T& x) {
+    return x.clone().index_add_(0, at::empty({0}, at::kLong), at::ones({0, 2}));
+  };
+  EXPECT_TRUE(has(recorded(torch::ones({3, 2}), add), "aten.index_add"));
+  EXPECT_TRUE(has(recorded(torch::ones({0, 2}), add), "aten.index_add"));
+}
+
+void refuse_writes_to_one_place() {
+  BelowFunctionalization below;
+  const T memory = below.traced({12}), rows = below.traced({2, 4}), apart = below.traced({3, 4});
+  EXPECT_NO_THROW(at::as_strided_scatter(memory, apart, {3, 4}, {1, 3}, 0));
+  for (const std::vector<int64_t>& strides : {std::vector<int64_t>{0, 1}, {1, 1}, {2, 1}}) {
+    EXPECT_NE(error_text<UnsupportedError>([&] {
+                at::as_strided_scatter(memory, rows, {2, 4}, strides, 0);
+              }).find("several of its elements lie at one place"),
+              std::string::npos);
+  }
+  EXPECT_NO_THROW(at::as_strided_scatter(memory, rows, {2, 4}, {4, 1}, 0));
+}
+
 void draw_in_the_order_of_memory() {
   EXPECT_TRUE(has(recorded(channels_last(), [](const T& x) { return x.clone().bernoulli_(0.5); }),
                   "tandem.bernoulli_like"));
@@ -469,10 +490,12 @@ const std::map<std::string_view, void (*)()>& tests() {
       {"note a product in place", note_a_product_in_place},
       {"round the number of a product in place", round_the_number_of_a_product_in_place},
       {"round the numbers of products in place", round_the_numbers_of_products_in_place},
+      {"an index of nothing", an_index_of_nothing},
       {"no part of the program", no_part_of_the_program},
       {"factories asked for shapes", factories_asked_for_shapes},
       {"no look for NaN", no_look_for_nan},
       {"refuse writes", refuse_writes},
+      {"refuse writes to one place", refuse_writes_to_one_place},
       {"compare", compare},
       {"refuse casts inside", refuse_casts_inside},
       {"zeros stay zeros", zeros_stay_zeros},
