@@ -108,7 +108,8 @@ TEST(Signature, CountsTheHistoriesOfATensor) {
                        .type = type({4}),
                        .histories = 3,
                        .type_after = type({2, 2})}};
-  signature.groups = {{.type = type({6})}, {.type = type({6}), .history_changed = true}};
+  signature.groups = {{.members = {}, .type = type({6})},
+                      {.members = {}, .type = type({6}), .history_changed = true}};
   const CallTensor input = CallTensor::input(0);
   EXPECT_EQ(signature.histories(input), 3);
   EXPECT_EQ(signature.histories(CallTensor::group(0)), 1);

@@ -22,21 +22,22 @@ constexpr size_t named(const Row& row) {
 // another number of members.
 TEST(GuardRows, EveryMemberIsNamed) {
   const TensorRow tensor{};
-  const auto& [defined, type, keys, requires_grad, is_leaf, wrapped_number] = tensor;
+  [[maybe_unused]] const auto& [defined, type, keys, requires_grad, is_leaf, wrapped_number] =
+      tensor;
   EXPECT_EQ(named(tensor), 6u);
   const ModuleRow module{};
-  const auto& [path, training, parameters, buffers, children] = module;
+  [[maybe_unused]] const auto& [path, training, parameters, buffers, children] = module;
   EXPECT_EQ(named(module), 5u);
   const GroupRow::Member member{};
-  const auto& [input, offset, creation] = member;
+  [[maybe_unused]] const auto& [input, offset, creation] = member;
   EXPECT_EQ(named(member), 3u);
   const GroupRow group{};
-  const auto& [members, base] = group;
+  [[maybe_unused]] const auto& [members, base] = group;
   EXPECT_EQ(named(group), 2u);
   const GuardRows rows{};
-  const auto& [thread, effectful_ops, constants, arguments, names, first_same, modules, closes_over,
-               guard_on, lifted, shared_storage, closed_over, lifted_offsets, argument_offsets,
-               groups] = rows;
+  [[maybe_unused]] const auto& [thread, effectful_ops, constants, arguments, names, first_same,
+                                modules, closes_over, guard_on, lifted, shared_storage, closed_over,
+                                lifted_offsets, argument_offsets, groups] = rows;
   EXPECT_EQ(named(rows), 15u);
 }
 

@@ -20,12 +20,12 @@ std::vector<std::string> texts(const std::vector<CallPlan::PassedHistory>& passe
 
 TEST(PassedHistories, ThoseThatNoArgumentHas) {
   ir::Signature signature;
-  signature.inputs = {{.requires_grad = true, .histories = 2},
-                      {.requires_grad = false},  // requires_grad_() inside
-                      {.requires_grad = true}};
+  signature.inputs = {{.role = {}, .requires_grad = true, .histories = 2},
+                      {.role = {}, .requires_grad = false},  // requires_grad_() inside
+                      {.role = {}, .requires_grad = true}};
   signature.outputs.resize(1);
-  signature.tangents = {{.of = {CallTensor::output(0)}},
-                        {.of = {CallTensor::input(0), 1}, .part = 1}};
+  signature.tangents = {{.of = {CallTensor::output(0)}, .type = {}},
+                        {.of = {CallTensor::input(0), 1}, .type = {}, .part = 1}};
   signature.gradients = {{.of = {CallTensor::input(0)}},
                          {.of = {CallTensor::input(0), 1}},
                          {.of = {CallTensor::input(1)}},
@@ -45,10 +45,14 @@ TEST(PassedHistories, ThoseThatNoArgumentHas) {
 TEST(PassedHistories, ThoseOfTheViewsOfARewrittenBase) {
   ir::Signature signature;
   signature.inputs = {
-      {.requires_grad = true, .group = 0, .histories = 2, .requires_grad_after = true},
-      {.requires_grad = true, .group = 0, .histories = 2, .requires_grad_after = false}};
-  signature.groups = {{.members = {0, 1}, .is_root = true, .history_changed = true}};
-  signature.tangents = {{.of = {CallTensor::group(0), 1}, .part = 1}};
+      {.role = {}, .requires_grad = true, .group = 0, .histories = 2, .requires_grad_after = true},
+      {.role = {},
+       .requires_grad = true,
+       .group = 0,
+       .histories = 2,
+       .requires_grad_after = false}};
+  signature.groups = {{.members = {0, 1}, .type = {}, .is_root = true, .history_changed = true}};
+  signature.tangents = {{.of = {CallTensor::group(0), 1}, .type = {}, .part = 1}};
   signature.gradients = {{.of = {CallTensor::group(0)}, .part = 1}};
   const CallPlan::Part part{.tangents = {0}, .edges = {{0, 0}}, .passed = {}};
   EXPECT_EQ(texts(passed_histories(signature, part)),

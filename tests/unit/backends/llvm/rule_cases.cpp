@@ -6,8 +6,8 @@ namespace {
 using enum Of;
 using enum Promise;
 
-constexpr const char *kBool = "bool[8, 64]", *kFloat = "DTYPE[8, 64]", *kAll = "DTYPE[]",
-                     *kRows = "DTYPE[8]", *kColumns = "DTYPE[64]";
+constexpr const char *kBool = "bool[8, 64]", *kAll = "DTYPE[]", *kRows = "DTYPE[8]",
+                     *kColumns = "DTYPE[64]";
 
 constexpr RuleCase kCases[] = {
     // ---- arithmetic ----
