@@ -661,6 +661,28 @@ Category fuzz_found() {
                    part.unsqueeze_(0);
                    return {part, a[0].slice(0, 5, 5)};
                  }),
+          judged("product of three dimensions, beside its transpose", leaves({{2, 3, 4}, {4, 3}}),
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor y = a[0].matmul(a[1]);
+                   return {y, y.transpose(1, 2)};
+                 }),
+          judged("transpose of a product of three dimensions, before it and a part of it",
+                 leaves({{2, 3, 4}, {4, 3}}),
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor y = a[0].matmul(a[1]);
+                   return {y.transpose(1, 2), y, y.select(0, 0)};
+                 }),
+          judged("transpose of a product of three dimensions", leaves({{2, 3, 4}, {4, 3}}),
+                 [](Tensors& a) -> Tensors { return {a[0].matmul(a[1]).transpose(1, 2)}; }),
+          judged("parts of a product of three dimensions that was written",
+                 leaves({{2, 3, 4}, {4, 3}}),
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor y = a[0].matmul(a[1]);
+                   y.select(0, 0).mul_(2);
+                   return {y.select(0, 1), y.flatten()};
+                 }),
+          judged("empty product of a matrix and matrices", leaves({{0, 0}, {5, 0, 0}}),
+                 [](Tensors& a) -> Tensors { return {a[0].matmul(a[1])}; }),
       }};
 }
 

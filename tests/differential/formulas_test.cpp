@@ -359,6 +359,10 @@ TEST(EmptySizes, Products) {
         [](const Tensors& a) { return Tensors{a[0].matmul(a[1])}; });
   };
   product({3, 4}, {5, 4, 6});
+  product({0, 0}, {5, 0, 0});
+  product({0, 3}, {5, 3, 4});
+  product({4, 0}, {5, 0, 4});
+  product({2, 0, 4, 3}, {3, 2});
   product({5, 0, 0}, {0, 0});
   product({0, 3}, {3, 0});
   product({3, 0}, {0, 3});
