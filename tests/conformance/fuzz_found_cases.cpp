@@ -683,6 +683,41 @@ Category fuzz_found() {
                  }),
           judged("empty product of a matrix and matrices", leaves({{0, 0}, {5, 0, 0}}),
                  [](Tensors& a) -> Tensors { return {a[0].matmul(a[1])}; }),
+          {"closed-over view written without grad in a function that is refused",
+           [](Session& session) {
+             session.judge(closing_over([] { return torch::randn({}).requires_grad_().t(); },
+                                        [](const at::Tensor& closed, Tensors& a) -> Tensors {
+                                          at::Tensor(closed._base()).max();
+                                          {
+                                            const torch::NoGradGuard no_grad;
+                                            closed.clamp_min_(-0.5);
+                                          }
+                                          std::vector<float> number{1.25F};
+                                          a[0].clone().mul_(torch::from_blob(number.data(), {}));
+                                          return {closed};
+                                        }),
+                           refused_with("exists only while the function runs"));
+           }},
+          judged(
+              "second gradients of several results, where a norm of equal numbers leaves only "
+              "rounding",
+              [] {
+                const at::Tensor x = torch::randn({1}, at::kDouble).requires_grad_();
+                return Inputs{{x}, {x}, {}};
+              },
+              [](Tensors& a) -> Tensors {
+                const at::Tensor x = a[0].repeat({8}).view({2, 4});
+                const at::Tensor loss = at::nll_loss(x, at::arange(2).mul(2).remainder(4));
+                const at::Tensor y = x.reshape({-1}).slice(0, 0, 6).view({2, 3});
+                const at::Tensor weight = y.reshape({-1}).slice(0, 0, 3);
+                return {loss, at::layer_norm(at::layer_norm(y, {3}, weight, weight), {3}),
+                        loss.sin()};
+              },
+              [] {
+                Settings settings;
+                settings.sums_may_round = true;
+                return settings;
+              }()),
       }};
 }
 
