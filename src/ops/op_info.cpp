@@ -42,6 +42,9 @@ OpInfo make_info(const c10::OperatorHandle& op) {
   info.data_dependent_shape =
       op.hasTag(at::Tag::dynamic_output_shape) && !(facts & Fact::StaticSize);
   info.reads_data = op.hasTag(at::Tag::data_dependent_output) || (facts & Fact::ReadsData);
+  info.raises = facts & Fact::Raises;
+  info.raises_on_integers = facts & Fact::RaisesOnIntegers;
+  info.raises_if = schema.argumentIndexWithName("check_errors").value_or(-1);
   if (info.is_view || !info.mergeable()) return info;
   if (row) info.work = row->work;
   if (info.work == Work::Other && op.hasTag(at::Tag::pointwise) && !(facts & Fact::NotPointwise))
@@ -177,7 +180,15 @@ MetadataRule metadata_rule(const c10::OperatorHandle& op) {
   return row ? row->rule : nullptr;
 }
 
-std::optional<c10::OperatorHandle> inplace_overload(const c10::OperatorHandle& op) {
+std::optional<c10::OperatorHandle> inplace_overload(const c10::OperatorHandle& op,
+                                                    c10::ScalarType dtype) {
+  // The loops of complex kernels are compiled for memory that overlaps and for memory that does
+  // not, and contract in one of them.
+  if (c10::isComplexType(dtype)) return std::nullopt;
+  if (c10::isReducedFloatingType(dtype)) {
+    const OpRow* row = find_row(op);
+    if (row != nullptr && (row->facts & Fact::InPlaceRounds)) return std::nullopt;
+  }
   static auto* const overloads = new PerOverload<std::optional<c10::OperatorHandle>>;
   return overloads->get(op, find_inplace);
 }

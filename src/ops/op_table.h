@@ -34,8 +34,11 @@ struct OpInfo {
   bool has_effect = false;  // must be kept, in order and number, though nobody reads its results
   bool marked = false;      // by mark_effectful: recorded as one call, never looked into
   bool data_dependent_shape = false;
-  bool reads_data = false;  // returns a C++ value computed from data: item, equal
-  Work work = Work::Other;  // of a view: nothing, so Other
+  bool reads_data = false;          // returns a C++ value computed from data: item, equal
+  bool raises = false;              // may refuse what its operands hold: an index out of range
+  bool raises_on_integers = false;  // refuses a divisor of zero, where the result is integral
+  int32_t raises_if = -1;           // the argument that, true, makes it refuse what fails
+  Work work = Work::Other;          // of a view: nothing, so Other
 
   /// Changes the data of an argument, declared or not.
   bool writes() const { return writes_arguments || hidden_writes; }
@@ -59,8 +62,9 @@ using MetadataRule = std::optional<std::vector<MetaResult>> (*)(const MetaCall& 
 MetadataRule metadata_rule(const c10::OperatorHandle& op);
 
 /// The overload that writes its result into argument 0 (`add.Tensor` -> `add_.Tensor`), if there is
-/// one.
-std::optional<c10::OperatorHandle> inplace_overload(const c10::OperatorHandle& op);
+/// one that gives a result of this dtype the same bits.
+std::optional<c10::OperatorHandle> inplace_overload(const c10::OperatorHandle& op,
+                                                    c10::ScalarType dtype);
 
 /// Gives libtorch the Meta kernels that its functionalization and composites miss in a process
 /// without Python, made of our rules. Does nothing where libtorch has one, where Python is present,

@@ -21,7 +21,55 @@ bool is_passed_along(const ir::Node& node, size_t operand, const std::vector<boo
          !needed[static_cast<size_t>(node.results()[operand])];
 }
 
+/// A divisor that is a number and not zero.
+bool divides_by_a_number(const ir::Node& node) {
+  const ir::Operand& divisor = node.operands()[1];
+  const auto* size = divisor.get_if<ir::Size>();
+  return size != nullptr && size->maybe_value().value_or(0) != 0;
+}
+
+bool is_integral(const ir::Value& value) {
+  return value.tensor_type() != nullptr &&
+         c10::isIntegralType(value.tensor_type()->dtype, /*includeBool=*/true);
+}
+
+bool asks_for_errors(const ir::Node& node, int32_t argument) {
+  const bool* flag =
+      argument < 0 ? nullptr : node.operands()[static_cast<size_t>(argument)].get_if<bool>();
+  return flag != nullptr && *flag;
+}
+
+bool kernel_may_raise(const ir::Graph& graph, const ir::Node& node) {
+  const OpInfo& known = info(node.op());
+  if (known.raises || asks_for_errors(node, known.raises_if)) return true;
+  return known.raises_on_integers && node.results()[0] != ir::kNoValue &&
+         is_integral(graph.value(node.results()[0])) && !divides_by_a_number(node);
+}
+
 }  // namespace
+
+bool may_raise(const ir::Graph& graph, const ir::Node& node) {
+  if (node.phase() != ir::Phase::Forward) return false;
+  switch (node.kind()) {
+    case ir::NodeKind::Op:
+      return kernel_may_raise(graph, node);
+    case ir::NodeKind::Constant:
+      return false;
+    case ir::NodeKind::Region: {
+      bool any = false;
+      node.region().for_each_node(
+          [&](const ir::Node& inner) { any = any || may_raise(node.region(), inner); });
+      return any;
+    }
+  }
+  return false;
+}
+
+bool is_read(const ir::Graph& graph, const ir::Node& node) {
+  return std::ranges::any_of(node.results(), [&](ir::ValueId id) {
+    return id != ir::kNoValue && graph.value(id).has_users();
+  });
+}
 
 std::vector<bool> read_by_gradients(const ir::Graph& joint, Draws count_draws) {
   std::vector<bool> needed(joint.value_limit());

@@ -27,6 +27,14 @@ enum class Draws : uint8_t { Count, DoNotCount };
 /// Inputs of a joint graph that computing its gradients again will read, by position.
 std::vector<bool> read_by_gradients(const ir::Graph& joint, Draws draws);
 
+/// Whether anybody reads a result of a node.
+bool is_read(const ir::Graph& graph, const ir::Node& node);
+
+/// Whether the caller may see that a node of the forward ran although nobody reads its results: its
+/// kernel may refuse what the operands hold, an index out of range, and eager raises then. The
+/// backward has no such nodes: eager does not run there what no gradient needs.
+bool may_raise(const ir::Graph& graph, const ir::Node& node);
+
 /// Whether an op addresses memory from the start of its storage; so does the op's gradient.
 bool counts_from_storage_start(const ir::Graph& graph);
 

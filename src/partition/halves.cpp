@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "ops/op_table.h"
+#include "ops/reads.h"
 #include "passes/remove_dead_nodes.h"
 #include "tandem/ir/text.h"
 
@@ -33,12 +34,6 @@ bool is_tangent(const ir::Graph& graph, ir::ValueId input) {
   return graph.input_role(input).role == ir::Role::Tangent;
 }
 
-bool is_read(const ir::Graph& graph, const ir::Node& node) {
-  return std::ranges::any_of(node.results(), [&](ir::ValueId id) {
-    return id != ir::kNoValue && graph.value(id).has_users();
-  });
-}
-
 }  // namespace
 
 bool has_backward(const ir::Graph& joint) {
@@ -58,7 +53,10 @@ ir::Graph forward_half(const ir::Graph& joint, std::span<const SavedValue> saved
   forward.set_outputs(std::move(outputs));
   forward.for_each_node_reversed([&](ir::Node& node) {
     const bool recorded_here = node.phase() == ir::Phase::Forward;
-    if (passes::removable(node) ? !is_read(forward, node) : !recorded_here) {
+    const bool goes = passes::removable(node)
+                          ? !ops::is_read(forward, node) && !ops::may_raise(forward, node)
+                          : !recorded_here;
+    if (goes) {
       forward.erase(node);
     } else {
       forward.set_phase(node, ir::Phase::Forward);
@@ -93,7 +91,7 @@ ir::Graph backward_half(const ir::Graph& joint, std::span<const SavedValue> save
   // be computed again.
   backward.for_each_node_reversed([&](ir::Node& node) {
     const bool recorded_here = node.phase() == ir::Phase::Backward;
-    if (!is_read(backward, node)) {
+    if (!ops::is_read(backward, node)) {
       if (!recorded_here || passes::removable(node)) backward.erase(node);
       return;
     }

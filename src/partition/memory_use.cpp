@@ -78,10 +78,11 @@ class Ledger {
     if (ops::info(node.op()).work != ops::Work::Pointwise || first == nullptr ||
         *first == ir::kNoValue || node.results()[0] == ir::kNoValue)
       return false;
-    return roots_[index(*first)] == *first && !graph_.value(*first).is_input() &&
-           readers_[index(*first)] == 1 &&
-           graph_.value(*first).type() == graph_.value(node.results()[0]).type() &&
-           ops::inplace_overload(node.op()).has_value();
+    const ir::Value& written = graph_.value(*first);
+    return roots_[index(*first)] == *first && !written.is_input() && readers_[index(*first)] == 1 &&
+           written.tensor_type() != nullptr &&
+           written.type() == graph_.value(node.results()[0]).type() &&
+           ops::inplace_overload(node.op(), written.tensor_type()->dtype).has_value();
   }
 
   /// Notes that the node has run. `fn` gets each root that has one reader left.

@@ -2,9 +2,8 @@
 
 #include "base/error.h"
 #include "ops/op_table.h"
+#include "ops/reads.h"
 #include "passes/remove_dead_nodes.h"
-
-#include <algorithm>
 
 namespace tandem::passes {
 
@@ -18,11 +17,9 @@ PassResult drop_happened(ir::Graph& graph, ir::NodeId last) {
   while (dropped) {
     dropped = false;
     graph.for_each_node_reversed([&](ir::Node& node) {
-      if (!happened(node) || ops::info(node.op()).random) return;
-      const bool read = std::ranges::any_of(node.results(), [&](ir::ValueId id) {
-        return id != ir::kNoValue && graph.value(id).has_users();
-      });
-      if (read) return;
+      const bool effect = happened(node) && !ops::info(node.op()).random;
+      const bool has_raised = node.id() <= last && removable(node) && ops::may_raise(graph, node);
+      if (ops::is_read(graph, node) || !(effect || has_raised)) return;
       graph.erase(node);
       ++result.changes;
       dropped = true;

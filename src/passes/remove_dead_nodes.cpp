@@ -1,9 +1,8 @@
 #include "passes/remove_dead_nodes.h"
 
 #include "ops/op_table.h"
+#include "ops/reads.h"
 #include "tandem/ir/graph.h"
-
-#include <algorithm>
 
 namespace tandem::passes {
 
@@ -22,21 +21,11 @@ bool removable(const ir::Node& node) {
   return false;
 }
 
-namespace {
-
-bool is_read(const ir::Graph& graph, const ir::Node& node) {
-  return std::ranges::any_of(node.results(), [&](ir::ValueId id) {
-    return id != ir::kNoValue && graph.value(id).has_users();
-  });
-}
-
-}  // namespace
-
 PassResult remove_dead_nodes(ir::Graph& graph) {
   PassResult result;
   // Readers come after producers, so walking backwards frees a whole chain in one visit.
   graph.for_each_node_reversed([&](ir::Node& node) {
-    if (is_read(graph, node) || !removable(node)) return;
+    if (ops::is_read(graph, node) || !removable(node) || ops::may_raise(graph, node)) return;
     graph.erase(node);
     ++result.changes;
   });

@@ -11,7 +11,8 @@ bool removable(const ir::Node& node);
 /// Erases every node whose results nobody reads and whose op has no effect.
 ///
 /// Expects a functional graph: in a mutating one, "nobody reads the result" does not mean dead.
-/// Keeps the outputs, their order, and every effect (random draws, writes, host calls).
+/// Keeps the outputs, their order, every effect (random draws, writes, host calls), and what may
+/// raise.
 PassResult remove_dead_nodes(ir::Graph& graph);
 
 }  // namespace tandem::passes

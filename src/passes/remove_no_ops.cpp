@@ -92,7 +92,8 @@ Source to_the_first(const ir::Graph& graph, const ir::Node& node) {
 }
 
 Source rounded_integer(const ir::Graph& graph, const ir::Node& node) {
-  return c10::isIntegralType(result_dtype(graph, node), true) ? tensor_at(node, 0) : Source{};
+  return c10::isIntegralType(result_dtype(graph, node), /*includeBool=*/false) ? tensor_at(node, 0)
+                                                                               : Source{};
 }
 
 // slice_scatter(self, src, dim, start, end, step)

@@ -58,6 +58,11 @@ ir::ValueId base_value(const at::Tensor& tensor) {
   return tracing::current_value(storage->base());
 }
 
+/// What autograd takes a tensor for a view of; the tensor itself if it is none.
+at::Tensor root_of(const at::Tensor& tensor) {
+  return tensor.is_view() ? at::Tensor(tensor._base()) : tensor;
+}
+
 class Reader {
  public:
   Reader(const tracing::Trace& trace, const std::vector<const StandIn*>& inputs,
@@ -83,7 +88,8 @@ class Reader {
       ++results_on_storage_[storage_of(result)];
       // A base that was transposed in place still is the base; a detached copy of one is not.
       if (!result.is_view() &&
-          (wrapper_of(result).view_metas().empty() || wrapper_of(result).has_metadata_mutation())) {
+          (wrapper_of(result).view_metas().empty() || wrapper_of(result).has_metadata_mutation() ||
+           is_secret_view(result))) {
         whole_of_storage_.emplace(storage_of(result), result);
       }
     }
@@ -163,7 +169,9 @@ class Reader {
 
   /// Memory that the call made and that is not simply this result's own.
   void place_on_base(const at::Tensor& tensor, int64_t index, ir::OutputFacts& facts) {
-    const ir::ValueId value = base_value(tensor);
+    const at::Tensor root = root_of(tensor);
+    const bool secret = storage_of(root) == storage_of(tensor) && is_secret_view(root);
+    const ir::ValueId value = secret ? tracing::current_value(root) : base_value(tensor);
     const auto [it, is_new] =
         base_of_storage_.try_emplace(storage_of(tensor), signature_.bases.size());
     if (is_new) {
@@ -174,7 +182,7 @@ class Reader {
     const auto whole = whole_of_storage_.find(storage_of(tensor));
     if (whole != whole_of_storage_.end() && whole->second.is_same(tensor)) {
       base.output = index;
-      base.reshaped = !wrapper_of(tensor).view_metas().empty();
+      base.reshaped = is_reshaped(whole);
       base.requires_grad = facts.requires_grad;
       return;
     }
@@ -182,15 +190,13 @@ class Reader {
     facts.source = static_cast<int64_t>(it->second);
     const bool custom =
         facts.requires_grad &&
-        made_by_custom_function(
-            tensor, tensor.is_view() ? at::Tensor(tensor._base()).grad_fn().get() : nullptr);
+        made_by_custom_function(tensor, tensor.is_view() ? root.grad_fn().get() : nullptr);
     facts.of_custom_function = custom && is_custom_view(tensor);
     // No view op leads from a base that was reshaped to views which were taken of it before, nor
     // from any to what was detached and then written by a differentiable op.
     facts.own_history = custom || ((is_reshaped(whole) || !tensor.is_view()) &&
                                    facts.requires_grad && !facts.is_leaf);
     if (!tensor.is_view()) return;
-    const at::Tensor root(tensor._base());
     if (const auto output = index_of_result_.find(root.unsafeGetTensorImpl());
         output != index_of_result_.end() && root.is_leaf() && root.requires_grad()) {
       facts.kind = ir::OutputKind::AliasOfOutput;
@@ -204,9 +210,23 @@ class Reader {
     }
   }
 
+  /// The result of a product of more than two dimensions is an _unsafe_view: functionalization
+  /// takes it for a view of the product, autograd does not. Its gradients come together there.
+  bool is_secret_view(const at::Tensor& tensor) const {
+    if (tensor.is_view() || !tensor.requires_grad() || tensor.is_leaf()) return false;
+    const ir::ValueId value = tracing::current_value(tensor);
+    if (value == ir::kNoValue || graph_.value(value).is_input()) return false;
+    const ir::Node& node = graph_.node(graph_.value(value).producer());
+    if (node.kind() != ir::NodeKind::Op || node.op().operator_name().name != "aten::_unsafe_view")
+      return false;
+    const auto* source = node.operands()[0].get_if<ir::ValueId>();
+    return source != nullptr && *source == base_value(tensor);
+  }
+
   using Wholes = std::unordered_map<const c10::StorageImpl*, at::Tensor>;
   bool is_reshaped(Wholes::const_iterator whole) const {
-    return whole != whole_of_storage_.end() && !wrapper_of(whole->second).view_metas().empty();
+    return whole != whole_of_storage_.end() && !wrapper_of(whole->second).view_metas().empty() &&
+           wrapper_of(whole->second).has_metadata_mutation();
   }
 
   /// What autograd knows the result to be a view of receives the gradients of all its views.

@@ -590,6 +590,134 @@ Category fuzz_found() {
                    const at::Tensor y = x.repeat({2}).view({2, 3, 2});
                    return {(y.abs() + 0.5).rsqrt(), x.view({2, 1, 3}).matmul(y)};
                  }),
+          judged(
+              "lazy conjugate and negation, resolved and shown as other numbers",
+              [] {
+                const at::Tensor z = torch::randn({3}, at::kComplexFloat);
+                return Inputs{{z.conj(), at::imag(z.conj())}, {}, {z}};
+              },
+              [](Tensors& a) -> Tensors {
+                return {at::view_as_real(a[0].resolve_conj()) * 2,
+                        a[1].resolve_neg().view(at::kInt) + 1, at::view_as_real(a[0].clone()) * 2};
+              }),
+          judged(
+              "index out of range that nobody reads",
+              [] {
+                return Inputs{{torch::randn({3}).requires_grad_(), torch::full({2}, 7)}, {}, {}};
+              },
+              [](Tensors& a) -> Tensors {
+                a[0].index_select(0, a[1].to(at::kLong)).sin();
+                return {a[0] * 2};
+              },
+              [] {
+                Settings settings;
+                settings.raises = "out of range";
+                return settings;
+              }()),
+          judged("gradient by an index of nothing", leaves({{3, 2}}),
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor nothing = at::empty({0}, at::kLong);
+                   return {a[0].index_select(0, nothing), a[0].index_select(1, nothing) * 2,
+                           a[0].clone().index_add_(0, nothing, at::ones({0, 2})) * 2};
+                 }),
+          judged(
+              "draw into a row of what was expanded, beside what it was expanded from",
+              [] {
+                const at::Tensor row = torch::randn({4});
+                return Inputs{{row, row.expand({2, 4})}, {}, {}};
+              },
+              [](Tensors& a) -> Tensors {
+                a[1].slice(0, 1, 2).bernoulli_(0.5);
+                return {a[1]};
+              },
+              refused_with("several of its elements lie at one place")),
+          judged(
+              "draw into a diagonal of what was expanded, beside what it was expanded from",
+              [] {
+                const at::Tensor row = torch::randn({3});
+                return Inputs{{row, row.expand({2, 3})}, {}, {}};
+              },
+              [](Tensors& a) -> Tensors {
+                a[1].diagonal(0, 1, 0).uniform_(-1, 1);
+                return {a[0] * 2};
+              },
+              refused_with("several of its elements lie at one place")),
+          judged(
+              "empty view at an offset, written and reshaped in place",
+              [] {
+                const at::Tensor whole = torch::randn({6});
+                return Inputs{{whole.slice(0, 4, 4)}, {}, {whole}};
+              },
+              [](Tensors& a) -> Tensors {
+                a[0].mul_(2);
+                a[0].unsqueeze_(0);
+                return {a[0]};
+              }),
+          judged("empty part of an argument at an offset, written and reshaped in place",
+                 plain({{6}}),
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor part = a[0].slice(0, 4, 4);
+                   part.mul_(2);
+                   part.unsqueeze_(0);
+                   return {part, a[0].slice(0, 5, 5)};
+                 }),
+          judged("product of three dimensions, beside its transpose", leaves({{2, 3, 4}, {4, 3}}),
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor y = a[0].matmul(a[1]);
+                   return {y, y.transpose(1, 2)};
+                 }),
+          judged("transpose of a product of three dimensions, before it and a part of it",
+                 leaves({{2, 3, 4}, {4, 3}}),
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor y = a[0].matmul(a[1]);
+                   return {y.transpose(1, 2), y, y.select(0, 0)};
+                 }),
+          judged("transpose of a product of three dimensions", leaves({{2, 3, 4}, {4, 3}}),
+                 [](Tensors& a) -> Tensors { return {a[0].matmul(a[1]).transpose(1, 2)}; }),
+          judged("parts of a product of three dimensions that was written",
+                 leaves({{2, 3, 4}, {4, 3}}),
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor y = a[0].matmul(a[1]);
+                   y.select(0, 0).mul_(2);
+                   return {y.select(0, 1), y.flatten()};
+                 }),
+          judged("empty product of a matrix and matrices", leaves({{0, 0}, {5, 0, 0}}),
+                 [](Tensors& a) -> Tensors { return {a[0].matmul(a[1])}; }),
+          {"closed-over view written without grad in a function that is refused",
+           [](Session& session) {
+             session.judge(closing_over([] { return torch::randn({}).requires_grad_().t(); },
+                                        [](const at::Tensor& closed, Tensors& a) -> Tensors {
+                                          at::Tensor(closed._base()).max();
+                                          {
+                                            const torch::NoGradGuard no_grad;
+                                            closed.clamp_min_(-0.5);
+                                          }
+                                          std::vector<float> number{1.25F};
+                                          a[0].clone().mul_(torch::from_blob(number.data(), {}));
+                                          return {closed};
+                                        }),
+                           refused_with("exists only while the function runs"));
+           }},
+          judged(
+              "second gradients of several results, where a norm of equal numbers leaves only "
+              "rounding",
+              [] {
+                const at::Tensor x = torch::randn({1}, at::kDouble).requires_grad_();
+                return Inputs{{x}, {x}, {}};
+              },
+              [](Tensors& a) -> Tensors {
+                const at::Tensor x = a[0].repeat({8}).view({2, 4});
+                const at::Tensor loss = at::nll_loss(x, at::arange(2).mul(2).remainder(4));
+                const at::Tensor y = x.reshape({-1}).slice(0, 0, 6).view({2, 3});
+                const at::Tensor weight = y.reshape({-1}).slice(0, 0, 3);
+                return {loss, at::layer_norm(at::layer_norm(y, {3}, weight, weight), {3}),
+                        loss.sin()};
+              },
+              [] {
+                Settings settings;
+                settings.sums_may_round = true;
+                return settings;
+              }()),
       }};
 }
 

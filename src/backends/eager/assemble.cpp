@@ -13,8 +13,9 @@ namespace tandem::backends::eager {
 namespace {
 
 /// The in-place overload if it takes the same arguments, so that one prepared stack serves both.
-std::optional<c10::OperatorHandle> matching_inplace(const c10::OperatorHandle& op) {
-  std::optional<c10::OperatorHandle> inplace = ops::inplace_overload(op);
+std::optional<c10::OperatorHandle> matching_inplace(const c10::OperatorHandle& op,
+                                                    c10::ScalarType dtype) {
+  std::optional<c10::OperatorHandle> inplace = ops::inplace_overload(op, dtype);
   if (!inplace.has_value()) return std::nullopt;
   const auto& wanted = op.schema().arguments();
   const auto& offered = inplace->schema().arguments();
@@ -114,7 +115,10 @@ class Assembler {
       results.push_back(dropped ? Source{}
                                 : Source{Source::Kind::Slot, false, instruction.results.back()});
     }
-    if (can_reuse_operand(graph, node)) instruction.inplace = matching_inplace(node.op());
+    if (can_reuse_operand(graph, node)) {
+      instruction.inplace =
+          matching_inplace(node.op(), graph.value(node.results()[0]).tensor_type()->dtype);
+    }
     if (node.op().schema().name() == "aten::view" && node.op().schema().overload_name().empty()) {
       instruction.reshape = c10::Dispatcher::singleton().findSchemaOrThrow("aten::reshape", "");
     }

@@ -2,6 +2,7 @@
 
 #include "loops/fusion/group_loops.h"
 #include "ops/op_table.h"
+#include "ops/reads.h"
 #include "tandem/ir/type.h"
 
 #include <algorithm>
@@ -50,7 +51,9 @@ class Fuser {
     if (views_.is_folded(node)) return;
     const Call call(graph_, node);
     const Rule* rule = find_rule(call, target_);
-    if (rule == nullptr) return leave_to_libtorch(node);
+    // A kernel computes what is read. What is kept for the error that it may raise, libtorch runs.
+    const bool for_errors = !ops::is_read(graph_, node) && ops::may_raise(graph_, node);
+    if (rule == nullptr || for_errors) return leave_to_libtorch(node);
     if (rule->kind == RuleKind::Source) {
       plan_.source[at(node)] = rule;
       return;

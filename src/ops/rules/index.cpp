@@ -3,6 +3,8 @@
 #include "ops/metadata/meta_tensor.h"
 #include "ops/rules/rules.h"
 
+#include <utility>
+
 namespace tandem::ops::rules {
 namespace {
 
@@ -76,6 +78,23 @@ Results index_select(const MetaCall& call) {
     size = index->numel();
   }
   return answer(contiguous(*self, std::move(sizes)));
+}
+
+// To compare dtypes, libtorch's Meta kernels look at the first slice of each tensor, which empty
+// ones do not have. Its other kernels do not, and what is not empty is left to it.
+Results index_add(const MetaCall& call) {
+  Args args(call);
+  const TensorType *self = args.tensor("self"), *source = args.tensor("source"),
+                   *index = args.tensor("index");
+  const int64_t dim = wrapped(args.integer("dim"), self->rank());
+  if (dim < 0 || self->rank() == 0 || source->rank() != self->rank() || index->rank() > 1)
+    return std::nullopt;
+  Sizes sizes = self->sizes;
+  const ir::Size rows = std::exchange(sizes[static_cast<size_t>(dim)], index->numel());
+  const bool legal = self->dtype == source->dtype && sizes == source->sizes &&
+                     (index->dtype == ScalarType::Long || index->dtype == ScalarType::Int);
+  if (!legal || !(is_zero(rows) || is_zero(index->numel()))) return std::nullopt;
+  return answer(contiguous(*self, self->sizes));
 }
 
 Results take(const MetaCall& call) {

@@ -72,6 +72,10 @@ Results matrix_trace(const MetaCall& call) {
   return answer(contiguous(*self, {}, long_if_integer(self->dtype)));
 }
 
+Results isin_of_a_number(const MetaCall& call) {
+  return answer(contiguous(*Args(call).tensor("test_elements"), {}, ScalarType::Bool));
+}
+
 Results dot(const MetaCall& call) {
   Args args(call);
   const TensorType *self = args.tensor(0), *other = args.tensor(1);

@@ -70,6 +70,7 @@ Results multilabel_margin_loss_forward(const MetaCall& call);
 
 // index.cpp
 Results index(const MetaCall& call);
+Results index_add(const MetaCall& call);
 Results index_select(const MetaCall& call);
 Results take(const MetaCall& call);
 Results embedding(const MetaCall& call);
@@ -103,6 +104,7 @@ Results unfold_backward(const MetaCall& call);
 // reduce.cpp
 Results reduce_all(const MetaCall& call);
 Results reduce_all_to_long(const MetaCall& call);
+Results isin_of_a_number(const MetaCall& call);
 Results matrix_trace(const MetaCall& call);
 Results dot(const MetaCall& call);
 Results variance(const MetaCall& call);

@@ -1,6 +1,7 @@
 #include "passes/facts/memory_facts.h"
 
 #include "ops/memory/memory_roots.h"
+#include "ops/memory/view_offset.h"
 #include "ops/op_table.h"
 
 namespace tandem::passes {
@@ -11,6 +12,15 @@ bool is_scatter(const ir::Node& node) {
   const std::string& name = node.op().operator_name().name;
   return name == "aten::slice_scatter" || name == "aten::select_scatter" ||
          name == "aten::diagonal_scatter";
+}
+
+/// Shows elements as numbers of another kind. libtorch refuses it for lazy conjugates and
+/// negations.
+bool reinterprets(const ir::Node& node) {
+  if (node.kind() != ir::NodeKind::Op) return false;
+  const c10::OperatorName& op = node.op().operator_name();
+  return op.name == "aten::view_as_real" || op.name == "aten::view_as_complex" ||
+         (op.name == "aten::view" && op.overload_name == "dtype");
 }
 
 }  // namespace
@@ -38,6 +48,7 @@ MemoryFacts::MemoryFacts(const ir::Graph& graph) : graph_(graph), flags_(graph.v
       addresses = node.op().operator_name().name.starts_with("aten::as_strided");
       // The scatters keep the offset of what they copy, and so show where it lay.
       if (is_scatter(node)) add_flag(*node.operands()[0].get_if<ir::ValueId>(), kScattered);
+      if (reinterprets(node)) add_flag(*node.operands()[0].get_if<ir::ValueId>(), kReinterpreted);
     }
     // A region may be computed again in the backward.
     const bool backward =
@@ -72,6 +83,18 @@ uint8_t MemoryFacts::flags(ir::ValueId value) const {
   return at < flags_.size() ? flags_[at] : uint8_t{0};
 }
 
+bool MemoryFacts::may_be_lazy(ir::ValueId value) const {
+  while (true) {
+    const ir::Value& here = graph_.value(value);
+    // Tangents arrive as plain tensors, other inputs as the caller has them.
+    if (here.is_input()) return graph_.input_role(value).role != ir::Role::Tangent;
+    const ir::Node& node = graph_.node(here.producer());
+    if (node.kind() != ir::NodeKind::Op || !ops::info(node.op()).is_view) return false;
+    if (!ops::offset_in_source(graph_, node, static_cast<size_t>(here.result_index()))) return true;
+    value = *node.operands()[0].get_if<ir::ValueId>();
+  }
+}
+
 bool MemoryFacts::is_pinned(ir::ValueId value) const {
   return (flags(value) & (kReturned | kWritten)) != 0;
 }
@@ -83,6 +106,7 @@ bool MemoryFacts::may_leave_out(ir::ValueId copy, ir::ValueId source) const {
   const ir::NodeId maker = graph_.value(root(copy)).producer();
   const bool keeps_offset = maker != ir::kNoNode && is_scatter(graph_.node(maker));
   if ((of_copy & kScattered) != 0 && !keeps_offset) return false;
+  if ((of_copy & kReinterpreted) != 0 && may_be_lazy(source)) return false;
   // Between forward and backward the caller may write to what it has; eager's copy would not mind.
   const bool made_in_forward =
       maker == ir::kNoNode || graph_.node(maker).phase() == ir::Phase::Forward;

@@ -17,7 +17,8 @@ class MemoryFacts {
 
   /// Whether `copy`, which has memory of its own, may be `source`, which holds the same elements.
   /// It may not if the caller gets the copy, if anybody writes to either, or if an op addresses it
-  /// from the start of its storage. Nor if the backward would then read the caller's memory, where
+  /// from the start of its storage. Nor if an op shows it as numbers of another kind, since the
+  /// source may be a lazy conjugate. Nor if the backward would then read the caller's memory, where
   /// eager reads a copy that the forward made.
   bool may_leave_out(ir::ValueId copy, ir::ValueId source) const;
   /// Whether the caller gets this memory, or somebody writes to it.
@@ -31,12 +32,15 @@ class MemoryFacts {
     kReturned = 2,
     kWritten = 4,
     kReadByBackward = 8,
-    kAddressed = 16,  // by as_strided, from the start of its storage
-    kScattered = 32,  // copied by slice_scatter and its kin, with its storage offset
+    kAddressed = 16,      // by as_strided, from the start of its storage
+    kScattered = 32,      // copied by slice_scatter and its kin, with its storage offset
+    kReinterpreted = 64,  // shown as numbers of another kind
   };
 
   ir::ValueId root(ir::ValueId value) const;
   uint8_t flags(ir::ValueId value) const;
+  /// Whether a conjugation or a change of sign may still be to be done: types do not say.
+  bool may_be_lazy(ir::ValueId value) const;
 
   const ir::Graph& graph_;
   std::vector<uint8_t> flags_;  // by the value that owns the memory

@@ -27,7 +27,10 @@ class KeepWriting {
  public:
   explicit KeepWriting(Recording& recording)
       : recording_(recording), before_(recording.is_writing()) {}
-  ~KeepWriting() { recording_.set_writing(before_); }
+  ~KeepWriting() {
+    recording_.set_writing(before_);
+    recording_.set_multiplies_in_place(false);
+  }
   KeepWriting(const KeepWriting&) = delete;
   KeepWriting& operator=(const KeepWriting&) = delete;
 

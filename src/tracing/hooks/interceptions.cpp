@@ -28,6 +28,7 @@
 #include <ATen/ops/contiguous.h>
 #include <ATen/ops/diagonal.h>
 #include <ATen/ops/fill.h>
+#include <ATen/ops/mul.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -216,6 +217,54 @@ std::any allow_view(BoxedCall& call) {
   return {};
 }
 
+/// Behind the call, so that one which raises leaves nothing.
+void note_product(BoxedCall& call, std::any&) {
+  if (call.recording != nullptr) call.recording->set_multiplies_in_place(true);
+}
+
+/// Whether this is what an in-place product has become.
+bool was_in_place(const BoxedCall& call) {
+  if (call.recording == nullptr || !call.recording->multiplies_in_place()) return false;
+  call.recording->set_multiplies_in_place(false);
+  return true;
+}
+
+/// What eager's kernel makes of a number on the left of a tensor of 16-bit floats.
+template <class Narrow>
+at::Scalar rounded_to(const at::Scalar& number) {
+  const auto narrow = number.isFloatingPoint() ? c10::convert<Narrow>(number.toDouble())
+                                               : c10::convert<Narrow>(number.toLong());
+  return static_cast<double>(narrow);
+}
+
+at::Scalar rounded(const at::Scalar& number, at::ScalarType dtype) {
+  if (number.isComplex()) return number;
+  if (dtype == at::kHalf) return rounded_to<at::Half>(number);
+  if (dtype == at::kBFloat16) return rounded_to<at::BFloat16>(number);
+  return number;
+}
+
+std::any round_number(BoxedCall& call) {
+  if (!was_in_place(call)) return {};
+  c10::IValue& number = call.operand(1);
+  number = rounded(number.toScalar(), call.operand(0).toTensor().scalar_type());
+  return {};
+}
+
+bool multiply_one_by_one(BoxedCall& call) {
+  if (!was_in_place(call)) return false;
+  const std::vector<at::Tensor> tensors = call.operand(0).toTensorVector();
+  const c10::IValue numbers = call.operand(1);
+  c10::List<at::Tensor> products;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const at::Scalar number =
+        numbers.isList() ? numbers.toListRef()[i].toScalar() : numbers.toScalar();
+    products.push_back(at::mul(tensors[i], rounded(number, tensors[i].scalar_type())));
+  }
+  call.answer(std::move(products));
+  return true;
+}
+
 bool call_outside(BoxedCall& call) {
   const Recording* recording = call.recording;
   bool any_tensor = false, any_traced = false;
@@ -271,12 +320,49 @@ bool answer_anomaly_check(BoxedCall& call) {
 
 bool writes_arguments(const c10::OperatorHandle& op) { return ops::info(op).writes_arguments; }
 
+/// Whether this is a question for the metadata of an in-place op that has nothing to do.
+bool add_nothing(BoxedCall& call) {
+  const at::Tensor self = call.operand(0).toTensor();
+  const at::Tensor& index = call.operand(2).toTensor();
+  if (!self.is_meta() || is_traced(self) || index.numel() > 0) return false;
+  call.answer(self);
+  return true;
+}
+
 std::any refuse_write(BoxedCall& call) {
   TANDEM_UNSUPPORTED("trace", ir::op_text(call.op),
                      " writes its arguments and has no functional form",
                      "\n  operands: ", operands_text(call.operands()),
                      "\n  remedy:   register a functional variant of the op, or call it outside "
                      "the compiled function");
+}
+
+/// Whether each element has a place of its own, as far as sizes and strides show it.
+bool lies_apart(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+  std::vector<std::pair<int64_t, int64_t>> dims;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0) return true;
+    if (sizes[i] > 1) dims.emplace_back(strides[i], sizes[i]);
+  }
+  std::ranges::sort(dims);
+  int64_t reach = 0;  // of the dimensions with smaller strides
+  for (const auto& [stride, size] : dims) {
+    if (stride <= reach) return false;
+    reach += stride * (size - 1);
+  }
+  return true;
+}
+
+std::any refuse_overlap(BoxedCall& call) {
+  const std::vector<int64_t> sizes = call.operand(2).toIntVector(),
+                             strides = call.operand(3).toIntVector();
+  if (lies_apart(sizes, strides)) return {};
+  TANDEM_UNSUPPORTED("trace",
+                     "a tensor is written through a view, and several of its elements lie at one "
+                     "place",
+                     "\n  sizes:   ", at::IntArrayRef(sizes),
+                     "\n  strides: ", at::IntArrayRef(strides),
+                     "\n  remedy:  pass what it was expanded from, or clone() it");
 }
 
 bool compare(BoxedCall& call) {
@@ -479,6 +565,30 @@ constexpr Interception kRows[] = {
             "op. The memory is written where it is; the value that stands for it may be laid out "
             "otherwise, and view would raise."},
 
+    {.name = "note a product in place",
+     .stop = Stop::BeforeRecording,
+     .ops = "aten::mul_.Scalar aten::_foreach_mul_.Scalar aten::_foreach_mul_.ScalarList",
+     .after = note_product,
+     .why = "Functionalization asks the in-place op for metadata, then calls the other one, which "
+            "does not know that it was to be in place."},
+    {.name = "round the number of a product in place",
+     .stop = Stop::BeforeRecording,
+     .ops = "aten::mul.Scalar",
+     .before = round_number,
+     .why = "In place, eager's kernel has the number on the left, and there rounds it to 16 bits "
+            "where the tensor has 16."},
+    {.name = "round the numbers of products in place",
+     .stop = Stop::BeforeRecording,
+     .ops = "aten::_foreach_mul.Scalar aten::_foreach_mul.ScalarList",
+     .instead = multiply_one_by_one,
+     .why = "The same for each tensor of a list, in its own dtype."},
+    {.name = "an index of nothing",
+     .stop = Stop::BeforeRecording,
+     .ops = "aten::index_add_ aten::index_reduce_",
+     .instead = add_nothing,
+     .why = "Functionalization asks the in-place op for metadata, and libtorch's Meta kernel then "
+            "looks at the first slice of what is added."},
+
     {.name = "no part of the program",
      .stop = Stop::Recording,
      .ops = "every op",
@@ -505,6 +615,13 @@ constexpr Interception kRows[] = {
      .fits = writes_arguments,
      .before = refuse_write,
      .why = "What arrives here has no functional form."},
+    {.name = "refuse writes to one place",
+     .stop = Stop::Recording,
+     .ops = "aten::as_strided_scatter",
+     .before = refuse_overlap,
+     .why = "By this op a write reaches the memory behind an argument that shares it with others. "
+            "Of several elements at one place, those that were not written would win, or the "
+            "kernel raises in the call."},
     {.name = "compare",
      .stop = Stop::Recording,
      .ops = "aten::equal",

@@ -76,12 +76,20 @@ class Walk {
     return edge.function->sequence_nr() >= first_;
   }
 
+  /// As it is noted. A view that is asked while its stand-in has been written would make another
+  /// history, and keep it if the call is then refused.
+  static autograd::Edge noted_edge(const at::Tensor& real) {
+    const auto* meta = autograd::impl::get_autograd_meta(real);
+    return meta != nullptr && meta->grad_fn_ ? autograd::Edge(meta->grad_fn_, meta->output_nr_)
+                                             : autograd::impl::gradient_edge(real);
+  }
+
   /// False: it leads to no real tensor that has a stand-in.
   bool redirect(const autograd::Node& node, autograd::Edge& edge) {
     for (; known_ < stand_ins_.size(); ++known_) {
       const StandIn& stand_in = stand_ins_[known_];
       if (!stand_in.requires_grad || stand_in.duplicate_of >= 0) continue;
-      const autograd::Edge real = autograd::impl::gradient_edge(stand_in.real);
+      const autograd::Edge real = noted_edge(stand_in.real);
       ends_.emplace(real.function.get(), std::pair(real, &stand_in));
     }
     const auto [begin, end] = ends_.equal_range(edge.function.get());

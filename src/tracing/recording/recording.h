@@ -62,6 +62,11 @@ class Recording {
   bool is_writing() const { return writing_; }
   void set_writing(bool writing) { writing_ = writing; }
 
+  /// Functionalization has asked for the metadata of a product in place by a number, and calls the
+  /// out-of-place form next.
+  bool multiplies_in_place() const { return multiplies_in_place_; }
+  void set_multiplies_in_place(bool multiplies) { multiplies_in_place_ = multiplies; }
+
   /// Forgets every node after `last` (kNoNode: all of them). For a backward that raised half-way.
   void rewind(ir::NodeId last);
 
@@ -73,6 +78,7 @@ class Recording {
   ir::Phase phase_ = ir::Phase::Forward;
   bool writing_ = false;
   shapes::StableHash calls_;
+  bool multiplies_in_place_ = false;
   std::vector<BackwardEffect> backward_effects_;
   SourceLines lines_;
 };

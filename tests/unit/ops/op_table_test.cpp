@@ -8,6 +8,7 @@
 #include <torch/library.h>
 #include <torch/torch.h>
 
+#include <cstring>
 #include <set>
 #include <thread>
 
@@ -126,7 +127,7 @@ TEST(OpTable, ListsTheAliasesThatRealStoragesShow) {
 
 TEST(OpTable, FindsTheInplaceOverload) {
   auto inplace = [](const char* name) {
-    auto found = inplace_overload(find_op(name));
+    auto found = inplace_overload(find_op(name), at::kFloat);
     return found ? c10::toString(found->operator_name()) : std::string("none");
   };
   EXPECT_EQ(inplace("add.Tensor"), "aten::add_.Tensor");
@@ -139,6 +140,76 @@ TEST(OpTable, FindsTheInplaceOverload) {
   // These exist, but change what a tensor looks like, not what it holds.
   EXPECT_EQ(inplace("squeeze"), "none");
   EXPECT_EQ(inplace("t"), "none");
+}
+
+/// Operands for a schema, numbers that 16 bits cannot hold among them; empty if none are known.
+torch::jit::Stack operands_of(const c10::FunctionSchema& schema, at::ScalarType dtype,
+                              bool single) {
+  torch::jit::Stack operands;
+  for (const c10::Argument& argument : schema.arguments()) {
+    const c10::TypePtr type = argument.real_type();
+    const bool scalar = single && !operands.empty();
+    if (type->kind() == c10::TypeKind::TensorType) {
+      operands.emplace_back(scalar ? at::scalar_tensor(1.1, at::kDouble)
+                                   : (at::rand({43}) * 0.8 + 0.1).to(dtype));
+    } else if (*type == *c10::NumberType::get()) {
+      operands.emplace_back(1.1);
+    } else if (argument.default_value()) {
+      operands.push_back(*argument.default_value());
+    } else if (type->kind() == c10::TypeKind::FloatType) {
+      operands.emplace_back(0.7);
+    } else {
+      return {};
+    }
+  }
+  return operands;
+}
+
+// What a backend computes in place has the bits of the op that was recorded.
+TEST(OpTable, InplaceOverloadsGiveTheSameBits) {
+  int compared = 0;
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    const auto op = c10::Dispatcher::singleton().findSchema(name);
+    if (!op || !name.name.starts_with("aten::") || op->schema().is_mutable()) continue;
+    if (info(*op).work != Work::Pointwise || op->schema().returns().size() != 1) continue;
+    for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16, at::kFloat, at::kDouble}) {
+      const auto inplace = inplace_overload(*op, dtype);
+      if (!inplace) continue;
+      for (const bool single : {false, true}) {
+        torch::jit::Stack stack = operands_of(op->schema(), dtype, single);
+        if (stack.empty() || !stack[0].isTensor()) continue;
+        torch::jit::Stack in_place = stack;
+        in_place[0] = stack[0].toTensor().clone();
+        try {
+          op->callBoxed(stack);
+        } catch (const std::exception&) {
+          continue;  // no such call
+        }
+        const at::Tensor expected = stack[0].toTensor();
+        if (expected.scalar_type() != dtype || expected.sizes() != at::IntArrayRef{43}) continue;
+        inplace->callBoxed(in_place);
+        const at::Tensor found = in_place[0].toTensor();
+        EXPECT_EQ(std::memcmp(expected.contiguous().const_data_ptr(),
+                              found.contiguous().const_data_ptr(), expected.nbytes()),
+                  0)
+            << c10::toString(name) << " of " << dtype;
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 200);
+}
+
+TEST(OpTable, LeavesOutInplaceOverloadsWithOtherBits) {
+  const auto offers = [](const char* name, at::ScalarType dtype) {
+    return inplace_overload(find_op(name), dtype).has_value();
+  };
+  EXPECT_FALSE(offers("mul.Scalar", at::kBFloat16));
+  EXPECT_FALSE(offers("mul.Scalar", at::kHalf));
+  EXPECT_TRUE(offers("mul.Scalar", at::kFloat));
+  EXPECT_TRUE(offers("mul.Tensor", at::kHalf));
+  EXPECT_FALSE(offers("div.Tensor", at::kComplexFloat));
+  EXPECT_TRUE(offers("div.Tensor", at::kFloat));
 }
 
 TEST(OpTable, HasEveryOpOnce) {

@@ -30,6 +30,22 @@ Arguments index_select(Random& random) {
   return {self, dim, random.indices({count}, size)};
 }
 
+/// Of nothing: anything else is left to libtorch.
+Arguments index_add(Random& random) {
+  at::Tensor self = any_tensor(random);
+  if (self.dim() == 0) return {};
+  int64_t dim = any_dim(random, self);
+  std::vector<int64_t> sizes = self.sizes().vec();
+  sizes[static_cast<size_t>(dim < 0 ? dim + self.dim() : dim)] = 0;
+  return {self, dim, random.indices({0}, 1), random.tensor(sizes, self.scalar_type())};
+}
+
+Arguments index_reduce(Random& random) {
+  Arguments args = index_add(random);
+  if (!args.empty()) args.emplace_back("amax");
+  return args;
+}
+
 Arguments take(Random& random) {
   at::Tensor self = any_tensor(random);
   if (self.numel() == 0) return {self, at::empty({2, 0}, at::kLong)};
@@ -245,6 +261,8 @@ const Case kCases[] = {
     {"embedding_dense_backward", embedding_dense_backward},
     {"flip", flip},
     {"im2col", im2col},
+    {"index_add", index_add},
+    {"index_reduce", index_reduce},
     {"index_select", index_select},
     {"native_channel_shuffle", channel_shuffle},
     {"pixel_shuffle", pixel_shuffle},

@@ -185,6 +185,10 @@ const Case kCases[] = {
     {"nanmedian", whole_floating},
     {"nanmedian.dim", over_dim},
     {"nansum", nansum},
+    {"isin.Scalar_Tensor",
+     [](Random& random) {
+       return Arguments{2, random.tensor(random.sizes(random.integer(0, 3)))};
+     }},
     {"prod", whole},
     {"std.correction", variance},
     {"std_mean.correction", variance},

@@ -41,6 +41,48 @@ TEST(RemoveDeadNodes, KeepsARandomDrawThatNobodyReads) {
   EXPECT_GRAPH_EQ(graph, text);
 }
 
+// Eager raises where an index is out of range or a divisor zero, read or not.
+TEST(RemoveDeadNodes, KeepsWhatMayRaise) {
+  constexpr char text[] = R"(
+    graph g(%x: f32[4] user_input 0, %i: i64[2] user_input 1, %z: f32[4, 4] user_input 2) {
+      %picked: f32[2] = aten.index_select(%x, 0, %i)
+      %rest: i64[2] = aten.remainder.Tensor(%i, %i)
+      %zero: i64[2] = aten.remainder.Scalar(%i, 0)
+      %inverse: f32[4, 4], %info: i32[] = aten.linalg_inv_ex(%z, check_errors=true)
+      return %x: output 0
+    })";
+  ir::Graph graph = ir::parse(text);
+
+  EXPECT_EQ(remove_dead_nodes(graph).changes, 0);
+  EXPECT_GRAPH_EQ(graph, text);
+}
+
+TEST(RemoveDeadNodes, ErasesWhatCannotRaiseHere) {
+  ir::Graph graph = ir::parse(R"(
+    graph g(%x: f32[4] user_input 0, %i: i64[2] user_input 1, %z: f32[4, 4] user_input 2, %dy: f32[2] tangent 0) {
+      %rest: f32[4] = aten.remainder.Tensor(%x, %x)
+      %odd: i64[2] = aten.remainder.Scalar(%i, 2)
+      %inverse: f32[4, 4], %info: i32[] = aten.linalg_inv_ex(%z, check_errors=false)
+      backward:
+      %picked: f32[2] = aten.index_select(%dy, 0, %i)
+      return %x: output 0
+    })");
+
+  EXPECT_EQ(remove_dead_nodes(graph).changes, 4);
+}
+
+// The error stays, what reads its result goes.
+TEST(RemoveDeadNodes, ErasesWhatReadsAResultOfWhatMayRaise) {
+  ir::Graph graph = ir::parse(R"(
+    graph g(%x: f32[4] user_input 0, %i: i64[2] user_input 1) {
+      %picked: f32[2] = aten.index_select(%x, 0, %i)
+      %wave: f32[2] = aten.sin(%picked)
+      return %x: output 0
+    })");
+
+  EXPECT_EQ(remove_dead_nodes(graph).changes, 1);
+}
+
 TEST(RemoveDeadNodes, KeepsAWriteThatNobodyReads) {
   constexpr char text[] = R"(
     graph g(%x: f32[4] user_input 0, %y: f32[4] user_input 1) {

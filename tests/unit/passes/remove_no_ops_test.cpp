@@ -219,6 +219,53 @@ TEST(RemoveNoOps, KeepsACopyThatAScatterCopiesAgain) {
   EXPECT_EQ(remove_no_ops(graph).changes, 0);
 }
 
+// Inputs may be lazy conjugates, which a type does not say, and libtorch shows none as real
+// numbers.
+TEST(RemoveNoOps, KeepsACopyOfAnInputThatIsShownAsOtherNumbers) {
+  constexpr char text[] = R"(
+    graph g(%z: c64[4] user_input 0, %x: f32[4] user_input 1) {
+      %a: c64[4] = aten.clone(%z, memory_format=none)
+      %flat: c64[4] = aten.view(%a, [4])
+      %parts: f32[4, 2] = aten.view_as_real(%flat)
+      %b: f32[4] = aten.clone(%x, memory_format=none)
+      %bits: i32[4] = aten.view.dtype(%b, i32)
+      %y: f32[4, 2] = aten.exp(%parts)
+      %w: i32[4] = aten.neg(%bits)
+      return %y: output 0, %w: output 1
+    })";
+  ir::Graph graph = ir::parse(text);
+
+  EXPECT_EQ(remove_no_ops(graph).changes, 1);  // the view
+  EXPECT_EQ(graph.node_count(), 6u);
+}
+
+TEST(RemoveNoOps, ErasesACopyOfAnIntermediateThatIsShownAsOtherNumbers) {
+  ir::Graph graph = ir::parse(R"(
+    graph g(%z: c64[4] user_input 0) {
+      %e: c64[4] = aten.exp(%z)
+      %a: c64[4] = aten.clone(%e, memory_format=none)
+      %parts: f32[4, 2] = aten.view_as_real(%a)
+      %y: f32[4, 2] = aten.exp(%parts)
+      return %y: output 0
+    })");
+
+  EXPECT_EQ(remove_no_ops(graph).changes, 1);
+}
+
+// libtorch's kernels refuse bools.
+TEST(RemoveNoOps, KeepsRoundingOfBools) {
+  ir::Graph graph = ir::parse(R"(
+    graph g(%x: bool[4] user_input 0, %i: i64[4] user_input 1) {
+      %a: bool[4] = aten.floor(%x)
+      %b: i64[4] = aten.floor(%i)
+      %y: bool[4] = aten.logical_not(%a)
+      %z: i64[4] = aten.neg(%b)
+      return %y: output 0, %z: output 1
+    })");
+
+  EXPECT_EQ(remove_no_ops(graph).changes, 1);
+}
+
 // A backward without the first tangent leaves out what depends on it, be it by a factor of one.
 TEST(RemoveNoOps, KeepsEveryDependenceOnATangent) {
   constexpr char text[] = R"(

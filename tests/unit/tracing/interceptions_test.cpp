@@ -418,6 +418,64 @@ void zeros_stay_zeros() {
   EXPECT_NE(as_traced(at::mul(x, 2.5))->value(), as_traced(x)->value());
 }
 
+void note_a_product_in_place() {
+  BelowFunctionalization below;
+  const T shape = at::ones({2}, at::kMeta);
+  shape * 1.5;
+  EXPECT_FALSE(below.recording().multiplies_in_place());
+  shape.mul_(1.5);
+  EXPECT_TRUE(below.recording().multiplies_in_place());
+}
+
+/// The graph of a function of one tensor, in bfloat16.
+std::string text_in_bfloat16(const std::function<void(const T&)>& fn) {
+  const auto trace = run_trace({torch::rand({2}).to(at::kBFloat16)}, [&](const Tensors& in) {
+    fn(in[0]);
+    return Tensors{};
+  });
+  return ir::print(trace->recording().graph());
+}
+
+bool mentions(const std::string& text, const std::string& words) {
+  return text.find(words) != std::string::npos;
+}
+
+void round_the_number_of_a_product_in_place() {
+  EXPECT_TRUE(mentions(text_in_bfloat16([](const T& x) { x.mul_(1.1); }), ", 1.1015625)"));
+  EXPECT_TRUE(mentions(text_in_bfloat16([](const T& x) { x.mul(1.1); }), ", 1.1)"));
+  EXPECT_TRUE(mentions(text_in_bfloat16([](const T& x) { x.clone().mul_(257); }), ", 256.0)"))
+      << text_in_bfloat16([](const T& x) { x.clone().mul_(257); });
+}
+
+void round_the_numbers_of_products_in_place() {
+  const std::string text = text_in_bfloat16([](const T& x) {
+    at::_foreach_mul_({x, x.to(at::kFloat)}, std::vector<at::Scalar>{1.1, 1.1});
+  });
+  EXPECT_TRUE(mentions(text, ", 1.1015625)")) << text;
+  EXPECT_TRUE(mentions(text, ", 1.1)")) << text;
+}
+
+void an_index_of_nothing() {
+  const auto add = [](const T& x) {
+    return x.clone().index_add_(0, at::empty({0}, at::kLong), at::ones({0, 2}));
+  };
+  EXPECT_TRUE(has(recorded(torch::ones({3, 2}), add), "aten.index_add"));
+  EXPECT_TRUE(has(recorded(torch::ones({0, 2}), add), "aten.index_add"));
+}
+
+void refuse_writes_to_one_place() {
+  BelowFunctionalization below;
+  const T memory = below.traced({12}), rows = below.traced({2, 4}), apart = below.traced({3, 4});
+  EXPECT_NO_THROW(at::as_strided_scatter(memory, apart, {3, 4}, {1, 3}, 0));
+  for (const std::vector<int64_t>& strides : {std::vector<int64_t>{0, 1}, {1, 1}, {2, 1}}) {
+    EXPECT_NE(error_text<UnsupportedError>([&] {
+                at::as_strided_scatter(memory, rows, {2, 4}, strides, 0);
+              }).find("several of its elements lie at one place"),
+              std::string::npos);
+  }
+  EXPECT_NO_THROW(at::as_strided_scatter(memory, rows, {2, 4}, {4, 1}, 0));
+}
+
 void draw_in_the_order_of_memory() {
   EXPECT_TRUE(has(recorded(channels_last(), [](const T& x) { return x.clone().bernoulli_(0.5); }),
                   "tandem.bernoulli_like"));
@@ -448,10 +506,15 @@ const std::map<std::string_view, void (*)()>& tests() {
       {"the user's op in its functional form", the_users_op_in_its_functional_form},
       {"decompose", decompose},
       {"a view of what is written", a_view_of_what_is_written},
+      {"note a product in place", note_a_product_in_place},
+      {"round the number of a product in place", round_the_number_of_a_product_in_place},
+      {"round the numbers of products in place", round_the_numbers_of_products_in_place},
+      {"an index of nothing", an_index_of_nothing},
       {"no part of the program", no_part_of_the_program},
       {"factories asked for shapes", factories_asked_for_shapes},
       {"no look for NaN", no_look_for_nan},
       {"refuse writes", refuse_writes},
+      {"refuse writes to one place", refuse_writes_to_one_place},
       {"compare", compare},
       {"refuse casts inside", refuse_casts_inside},
       {"zeros stay zeros", zeros_stay_zeros},
