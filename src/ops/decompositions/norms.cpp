@@ -90,14 +90,37 @@ BatchNorm train_batch_norm(const OpCall& call, const Expr& old_mean, const Expr&
   return results;
 }
 
+/// Whether eager's kernel for dense memory takes the call. Its other one rounds in another order.
+bool is_dense(const OpCall& call) {
+  const auto row_major = [](const Expr& x) { return !x.defined() || x.type().is_contiguous(); };
+  for (const char* name : {"weight", "bias", "running_mean", "running_var"})
+    if (!row_major(call.tensor(name))) return false;
+  const Expr x = call.tensor("input");
+  if (row_major(x)) return true;
+  if (x.rank() != 4 && x.rank() != 5) return false;
+  ir::TensorType channels_last = x.type();
+  std::rotate(channels_last.sizes.begin() + 1, channels_last.sizes.begin() + 2,
+              channels_last.sizes.end());
+  std::rotate(channels_last.strides.begin() + 1, channels_last.strides.begin() + 2,
+              channels_last.strides.end());
+  return channels_last.is_contiguous();
+}
+
 /// With given statistics; the output alone.
 Expr evaluate_batch_norm(const OpCall& call) {
   const Expr x = call.wide("input");
   const Expr mean = per_channel(call.tensor("running_mean"), x.rank());
   const Expr inverse =
       inverse_deviation(per_channel(call.tensor("running_var"), x.rank()), call.number("eps"));
-  return scaled((x - mean) * inverse, per_channel(call.tensor("weight"), x.rank()),
-                per_channel(call.tensor("bias"), x.rank()));
+  const Expr weight = per_channel(call.tensor("weight"), x.rank());
+  const Expr bias = per_channel(call.tensor("bias"), x.rank());
+  if (!is_dense(call)) return scaled((x - mean) * inverse, weight, bias);
+  // Each product and the sum with it round once, in eager as in a kernel that adds a product.
+  Builder& builder = call.builder();
+  const Expr factor = weight.defined() ? inverse * weight : inverse;
+  const Expr term = bias.defined() ? builder.op("addcmul", {bias, mean, factor}, {{"value", -1.0}})
+                                   : 0 - mean * factor;
+  return builder.op("addcmul", {term, x, factor});
 }
 
 /// A result of no elements.
