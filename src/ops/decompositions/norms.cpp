@@ -31,9 +31,11 @@ struct Moments {
   Expr mean, centered, square_sum;  // the first and last with size 1 in the reduced dimensions
 };
 
-/// In two passes, which loses nothing where the mean is large beside the deviation.
+/// In two passes, which loses little where the mean is large beside the deviation. The sum is one
+/// of doubles: that of large float32s need not be a float32 where their mean is.
 Moments moments(const Expr& x, const Dims& dims) {
-  const Expr mean = sum_over(x, dims, KeepDims::yes) / count(x, dims);
+  const Expr sum_of_all = sum_over(to(x, c10::ScalarType::Double), dims, KeepDims::yes);
+  const Expr mean = to(sum_of_all / count(x, dims), x.dtype());
   const Expr centered = x - mean;
   return {mean, centered, sum_over(centered * centered, dims, KeepDims::yes)};
 }
@@ -135,8 +137,10 @@ Dims reduced_dims(const OpCall& call, const Expr& x) {
   return dims.empty() ? range(0, x.rank()) : dims;
 }
 
+/// In doubles, as eager's: a deviation may be a float32 where its square is none, and may be
+/// smaller than the rounding of the mean.
 Moments moments_of_call(const OpCall& call) {
-  const Expr x = call.wide("self");
+  const Expr x = to(call.tensor("self"), c10::ScalarType::Double);
   Moments result = moments(x, reduced_dims(call, x));
   const double left = count(x, reduced_dims(call, x)) - call.number("correction", 1);
   result.square_sum = result.square_sum / std::max(left, 0.0);
