@@ -331,7 +331,7 @@ TEST_F(Stored, BackwardsThatCallsHaveMetAreStoredToo) {
   const auto program = std::make_shared<pipeline::Program>(flat);
   const auto compiled = pipeline::compile_entry(program, detail::flatten(x_), {}, log, counts);
   const auto gradients = [&](const std::shared_ptr<const runtime::EntryState>& entry) {
-    const Tensors results = runtime::call(entry, detail::flatten(x_)).tensors;
+    const auto results = runtime::call(entry, detail::flatten(x_)).tensors;
     Tensors found = torch::autograd::grad({results[0].sum()}, {x_}, {}, true);
     const at::Tensor sum = results[0].sum() + results[1].sum();
     at::autocast::set_autocast_enabled(at::kCPU, true);
