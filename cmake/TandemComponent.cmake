@@ -54,7 +54,7 @@ function(tandem_test folder)
   get_filename_component(component "${folder}" NAME)
 
   add_executable(${program} ${arg_SOURCES})
-  target_link_libraries(${program} PRIVATE tandem_test_flags GTest::gtest_main)
+  target_link_libraries(${program} PRIVATE tandem_test_flags tandem_test_strict GTest::gtest_main)
   target_precompile_headers(${program} REUSE_FROM tandem_test_pch)
   tandem_link_objects(${program} UP_TO "${component}")
   if(TARGET tandem_test_support)

@@ -34,11 +34,12 @@ struct Stats {
   int64_t calls = 0;
   int64_t traces = 0;  // how often the user's function ran to be recorded
   int64_t compiles = 0;
-  int64_t hits = 0;            // calls that found their entry
-  int64_t entries = 0;         // that there are now
-  int64_t evictions = 0;       // entries dropped because no call can use them any more
-  int64_t eager_calls = 0;     // calls that ran the function itself
-  int64_t zero_fallbacks = 0;  // metadata learnt by running a kernel on zeros
+  int64_t hits = 0;               // calls that found their entry
+  int64_t entries = 0;            // that there are now
+  int64_t evictions = 0;          // entries dropped because no call can use them any more
+  int64_t eager_calls = 0;        // calls that ran the function itself
+  int64_t zero_fallbacks = 0;     // metadata learnt by running a kernel on zeros
+  int64_t backend_fallbacks = 0;  // graphs that run on eager because their backend has a defect
   std::vector<Miss> misses{};
   std::map<std::string, double> seconds{};  // per stage (`trace`), per pass (`passes/merge-views`)
 };

@@ -10,6 +10,7 @@
 #include "pipeline/lower.h"
 #include "pipeline/settings/options.h"
 #include "runtime/bind.h"
+#include "runtime/with_fallback.h"
 #include "signature/read_signature.h"
 #include "tracing/recording/tracing_state.h"
 #include "tracing/trace.h"
@@ -193,7 +194,8 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
   // What holds when the call begins; the trace may change it.
   const libtorch::ThreadState thread = libtorch::ThreadState::now();
   runtime::Guards guards = guards_of(*program, thread, arguments, options);
-  const std::shared_ptr<Backend> backend = options.backend.resolve();
+  const std::shared_ptr<Backend> backend =
+      runtime::with_fallback(options.backend.resolve(), program->backend_fallbacks);
 
   Captured captured = capture(*program, arguments, options, log, &counts.lifted);
   counts = captured.counts;

@@ -28,6 +28,9 @@ struct Program {
   /// Runs of the function for the sake of its gradients; shared by all that is derived from one
   /// function.
   std::shared_ptr<std::atomic<int64_t>> derived_traces = std::make_shared<std::atomic<int64_t>>(0);
+  /// Graphs that run on `eager` for a defect of their backend; shared in the same way.
+  std::shared_ptr<std::atomic<int64_t>> backend_fallbacks =
+      std::make_shared<std::atomic<int64_t>>(0);
 
   bool is_derived() const { return !derivations.empty(); }
   /// How many tensors the function itself takes; the rest of a list belongs to the derivations.

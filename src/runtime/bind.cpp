@@ -1,6 +1,7 @@
 #include "runtime/bind.h"
 
 #include "base/error.h"
+#include "runtime/with_fallback.h"
 
 #include <map>
 
@@ -34,7 +35,8 @@ std::shared_ptr<const EntryState> bind(Artifact artifact, Bindings bindings) {
                  "\n  remedy: pass one for each, in the order of the signature");
   bind_generators(artifact, bindings.generators);
   const std::shared_ptr<Backend> backend =
-      bindings.backend ? bindings.backend : tandem::backend(artifact.backend);
+      with_fallback(bindings.backend ? bindings.backend : tandem::backend(artifact.backend),
+                    std::make_shared<std::atomic<int64_t>>(0));
   load(artifact.forward, artifact.split.forward, forward_context(artifact), *backend);
   for (Backward& backward : artifact.backwards) {
     load(backward.kernels, backward.graph ? *backward.graph : artifact.split.backward,

@@ -84,6 +84,7 @@ std::ostream& operator<<(std::ostream& out, const Stats& stats) {
       << stats.compiles << " compiles, " << stats.entries << " entries";
   if (stats.evictions) out << ", " << stats.evictions << " evictions";
   if (stats.eager_calls) out << ", " << stats.eager_calls << " eager calls";
+  if (stats.backend_fallbacks) out << ", " << stats.backend_fallbacks << " backend fallbacks";
   if (stats.zero_fallbacks) out << ", " << stats.zero_fallbacks << " metadata runs on zeros";
   for (const auto& [stage, seconds] : stats.seconds)
     out << "\n  " << stage << ": " << seconds * 1e3 << " ms";

@@ -84,6 +84,8 @@ TEST(OptionsErrors, AnEnvironmentVariableThatCannotBeRead) {
     return "options: environment variable " + what + remedy;
   };
 
+  EXPECT_EQ(text_of<UserError>("TANDEM_STRICT", "yes"),
+            expected("TANDEM_STRICT cannot be read: expected 0 or 1, got \"yes\""));
   EXPECT_EQ(text_of<UserError>("TANDEM_CHECK", "2"),
             expected("TANDEM_CHECK cannot be read: expected 0 or 1, got \"2\""));
   EXPECT_EQ(

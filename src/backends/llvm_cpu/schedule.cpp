@@ -160,6 +160,8 @@ void choose_tile(Schedule& plan) {
 // be read side by side as streams, enough to make the visit cheap. A row that is also written is
 // one more stream.
 constexpr int64_t kRowBlock = 8, kWrittenRowBlock = 4;
+// Additions in turn that are precise enough.
+constexpr int64_t kSumBlock = 32;
 
 bool writes_rows(const Kernel& kernel) {
   for (const loops::Phase& phase : kernel.phases) {
@@ -192,6 +194,17 @@ int sweeps(const Kernel& kernel) {
   return count;
 }
 
+/// How many additions an accumulator takes if nothing is done about it.
+int64_t additions_in_turn(const Schedule& plan) {
+  const int64_t reduced = plan.kernel.reduced_count();
+  if (plan.vector_dim == kNone || plan.vector_is_kept) return reduced;
+  const int64_t extent = plan.kernel.dims[static_cast<size_t>(plan.vector_dim)].extent;
+  if (extent == 0) return 0;
+  const int64_t step = plan.lanes * plan.unroll;
+  // What is left of a walk goes to the first accumulator, one vector after the other.
+  return reduced / extent * (extent / step + (extent % step + plan.lanes - 1) / plan.lanes);
+}
+
 bool exceeds_caches(const Kernel& kernel) {
   int64_t bytes = 0;
   for (const Buffer& buffer : kernel.buffers)
@@ -210,6 +223,11 @@ bool is_large(const Kernel& kernel) {
 
 int64_t element_bytes(c10::ScalarType dtype) {
   return static_cast<int64_t>(c10::elementSize(dtype));
+}
+
+int totals_of(const Instruction& line) {
+  const bool arg = line.op == LoopOp::ReduceArgmax || line.op == LoopOp::ReduceArgmin;
+  return arg || (line.op == LoopOp::ReduceSum && line.dtype == c10::ScalarType::Double) ? 2 : 1;
 }
 
 Kernel merge_dims(const Kernel& original) {
@@ -297,9 +315,10 @@ Schedule schedule(const Kernel& original, InstructionSet set) {
   plan.prefetch_next_row =
       reduces && !plan.vector_is_kept && sweeps(kernel) > 1 && is_large(kernel);
 
-  // Rounding errors of a float sum grow with its length; side by side they average out.
-  const int64_t in_turn = plan.vector_is_kept ? reduced : reduced / (plan.lanes * plan.unroll);
-  plan.wide_sums = in_turn > (plan.vector_is_kept ? 96 : 1024);
+  // Rounding errors of a sum grow with the number of additions in turn.
+  const int64_t in_turn = additions_in_turn(plan);
+  plan.wide_sums = in_turn > (plan.row_block > 0 ? kSumBlock * plan.row_block : kSumBlock);
+  if (plan.wide_sums && !plan.vector_is_kept) plan.sum_block = kSumBlock;
 
   // About 10 microseconds of work for a thread.
   const double along = plan.vector_is_kept ? static_cast<double>(plan.chunk * plan.tile) : 1;
@@ -312,9 +331,7 @@ Schedule schedule(const Kernel& original, InstructionSet set) {
   if (plan.row_block > 0) {
     plan.totals_bytes = (plan.chunk + plan.lanes) / plan.lanes * plan.lanes * 8;
     for (const Instruction& line : kernel.body) {
-      if (!loops::is_reduction(line.op)) continue;
-      const bool arg = line.op == LoopOp::ReduceArgmax || line.op == LoopOp::ReduceArgmin;
-      plan.scratch_bytes += plan.totals_bytes * (arg ? 2 : 1);
+      if (loops::is_reduction(line.op)) plan.scratch_bytes += plan.totals_bytes * totals_of(line);
     }
   }
   for (const Buffer& buffer : kernel.buffers) {

@@ -36,13 +36,20 @@ struct Schedule {
   // Results are written past the caches, in which they would not stay anyway. What they overwrite
   // then need not be read first. Output buffers must lie at multiples of 64 bytes.
   bool streams = false;
-  bool wide_sums = false;  // float sums are carried as doubles
+  // Sums of floats are carried as doubles. Of a walk along rows, an accumulator takes `sum_block`
+  // vectors in turn before it is added to the sum so far.
+  bool wide_sums = false;
+  int64_t sum_block = 0;
 };
 
 Schedule schedule(const loops::Kernel& kernel, InstructionSet set);
 
 /// The same kernel without dims of extent 1, neighbours merged where every access allows it.
 loops::Kernel merge_dims(const loops::Kernel& kernel);
+
+/// How many totals a blocked walk keeps for a reduction: an arg-reduction also has the index, and a
+/// sum of doubles what rounding has taken from it.
+int totals_of(const loops::Instruction& line);
 
 /// Bytes of the elements of a buffer in memory.
 int64_t element_bytes(c10::ScalarType dtype);

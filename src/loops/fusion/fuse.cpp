@@ -1,5 +1,6 @@
 #include "loops/fusion/fuse.h"
 
+#include "base/error.h"
 #include "loops/fusion/group_loops.h"
 #include "ops/op_table.h"
 #include "ops/reads.h"
@@ -68,10 +69,9 @@ class Fuser {
     }
     const std::vector<ir::NodeId> awaited = waiting_among(reads);
     for (int32_t group : candidates(reads)) {
-      for (ir::NodeId id : awaited) {
-        if (waiting_.contains(id) && join(group, graph_.node(id))) waiting_.erase(id);
-      }
-      if (try_join(group, call, *rule, reads)) return settle(awaited);
+      // What waits has no level yet: a path through it and back into the group would go unseen. So
+      // the node joins with all that waits for it, or after that has found another place.
+      if (bring_along(group, awaited) && try_join(group, call, *rule, reads)) return;
     }
     settle(awaited);
     for (int32_t group : awaited.empty() ? std::vector<int32_t>() : candidates(reads)) {
@@ -103,6 +103,19 @@ class Fuser {
         out.push_back(made->id());
     }
     return out;
+  }
+  /// Whether all of them are in groups then.
+  bool bring_along(int32_t group, const std::vector<ir::NodeId>& awaited) {
+    bool all = true;
+    for (ir::NodeId id : awaited) {
+      if (!waiting_.contains(id)) continue;
+      if (join(group, graph_.node(id))) {
+        waiting_.erase(id);
+      } else {
+        all = false;
+      }
+    }
+    return all;
   }
   bool join(int32_t group, const ir::Node& node) {
     const Call call(graph_, node);
@@ -148,6 +161,7 @@ class Fuser {
   int32_t level_of(ir::ValueId id) const {
     const ir::Node* node = producer(graph_, root(id));
     if (node == nullptr) return 0;
+    TANDEM_CHECK(!waiting_.contains(node->id()), "lower", "a node that waits has no level yet");
     const int32_t group = plan_.group_of[at(*node)];
     return group >= 0 ? plan_.groups[static_cast<size_t>(group)].level : level_[at(*node)];
   }

@@ -1,6 +1,7 @@
 #include "loops/rules/rule.h"
 
 #include "ops/numbers_fit.h"
+#include "ops/op_table.h"
 
 #include <algorithm>
 #include <optional>
@@ -69,6 +70,8 @@ const Rule* find_rule(const Call& call, const Target& target) {
   if (node.kind() != ir::NodeKind::Op) return nullptr;
   const auto found = by_name->find(node.op().operator_name());
   if (found == by_name->end()) return nullptr;
+  // Draws and effects keep their order. A group of nodes has no single place in it.
+  if (ops::info(node.op()).must_happen()) return nullptr;
   bool known = true;
   std::optional<c10::Device> device;
   const auto look = [&](ir::ValueId id) {

@@ -31,9 +31,11 @@ struct Moments {
   Expr mean, centered, square_sum;  // the first and last with size 1 in the reduced dimensions
 };
 
-/// In two passes, which loses nothing where the mean is large beside the deviation.
+/// In two passes, which loses little where the mean is large beside the deviation. The sum is one
+/// of doubles: that of large float32s need not be a float32 where their mean is.
 Moments moments(const Expr& x, const Dims& dims) {
-  const Expr mean = sum_over(x, dims, KeepDims::yes) / count(x, dims);
+  const Expr sum_of_all = sum_over(to(x, c10::ScalarType::Double), dims, KeepDims::yes);
+  const Expr mean = to(sum_of_all / count(x, dims), x.dtype());
   const Expr centered = x - mean;
   return {mean, centered, sum_over(centered * centered, dims, KeepDims::yes)};
 }
@@ -90,14 +92,37 @@ BatchNorm train_batch_norm(const OpCall& call, const Expr& old_mean, const Expr&
   return results;
 }
 
+/// Whether eager's kernel for dense memory takes the call. Its other one rounds in another order.
+bool is_dense(const OpCall& call) {
+  const auto row_major = [](const Expr& x) { return !x.defined() || x.type().is_contiguous(); };
+  for (const char* name : {"weight", "bias", "running_mean", "running_var"})
+    if (!row_major(call.tensor(name))) return false;
+  const Expr x = call.tensor("input");
+  if (row_major(x)) return true;
+  if (x.rank() != 4 && x.rank() != 5) return false;
+  ir::TensorType channels_last = x.type();
+  std::rotate(channels_last.sizes.begin() + 1, channels_last.sizes.begin() + 2,
+              channels_last.sizes.end());
+  std::rotate(channels_last.strides.begin() + 1, channels_last.strides.begin() + 2,
+              channels_last.strides.end());
+  return channels_last.is_contiguous();
+}
+
 /// With given statistics; the output alone.
 Expr evaluate_batch_norm(const OpCall& call) {
   const Expr x = call.wide("input");
   const Expr mean = per_channel(call.tensor("running_mean"), x.rank());
   const Expr inverse =
       inverse_deviation(per_channel(call.tensor("running_var"), x.rank()), call.number("eps"));
-  return scaled((x - mean) * inverse, per_channel(call.tensor("weight"), x.rank()),
-                per_channel(call.tensor("bias"), x.rank()));
+  const Expr weight = per_channel(call.tensor("weight"), x.rank());
+  const Expr bias = per_channel(call.tensor("bias"), x.rank());
+  if (!is_dense(call)) return scaled((x - mean) * inverse, weight, bias);
+  // Each product and the sum with it round once, in eager as in a kernel that adds a product.
+  Builder& builder = call.builder();
+  const Expr factor = weight.defined() ? inverse * weight : inverse;
+  const Expr term = bias.defined() ? builder.op("addcmul", {bias, mean, factor}, {{"value", -1.0}})
+                                   : 0 - mean * factor;
+  return builder.op("addcmul", {term, x, factor});
 }
 
 /// A result of no elements.
@@ -112,8 +137,10 @@ Dims reduced_dims(const OpCall& call, const Expr& x) {
   return dims.empty() ? range(0, x.rank()) : dims;
 }
 
+/// In doubles, as eager's: a deviation may be a float32 where its square is none, and may be
+/// smaller than the rounding of the mean.
 Moments moments_of_call(const OpCall& call) {
-  const Expr x = call.wide("self");
+  const Expr x = to(call.tensor("self"), c10::ScalarType::Double);
   Moments result = moments(x, reduced_dims(call, x));
   const double left = count(x, reduced_dims(call, x)) - call.number("correction", 1);
   result.square_sum = result.square_sum / std::max(left, 0.0);

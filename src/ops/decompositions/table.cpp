@@ -67,7 +67,7 @@ constexpr DecompositionRow kRows[] = {
     {"_native_batch_norm_legit_functional", d::batch_norm_functional, kExact,
      "(x - mean) r w + b; new running statistics"},
     {"_native_batch_norm_legit_no_training", d::batch_norm_evaluated, kExact,
-     "(x - running mean) r w + b"},
+     "x f + (b - running mean f), f = r w"},
     {"batch_norm_backward", d::batch_norm_backward, kExact,
      "(g - sum g / n - (x - mean) r^2 dot / n) r w, dot r, sum g; dot = sum g (x - mean)"},
     {"mean", d::mean_of_all, kExact, "sum x / n"},

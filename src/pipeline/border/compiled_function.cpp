@@ -101,6 +101,7 @@ class Function final : public detail::CompiledFunction,
     stats.eager_calls = eager_calls_.load(std::memory_order_relaxed);
     stats.entries = static_cast<int64_t>(entries_.size());
     stats.traces += program_->derived_traces->load(std::memory_order_relaxed);
+    stats.backend_fallbacks = program_->backend_fallbacks->load(std::memory_order_relaxed);
     return stats;
   }
 

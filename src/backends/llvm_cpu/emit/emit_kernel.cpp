@@ -72,14 +72,27 @@ void KernelEmitter::vectors(Value* from, Value* to, const std::function<void()>&
     Value* rest = b_.CreateSRem(length, b_.getInt64(static_cast<uint64_t>(size)));
     return b_.CreateNSWSub(to, rest);
   };
+  const auto walk = [&](Value* begin, Value* end, int vectors) {
+    const int64_t width = lanes * vectors;
+    const auto part = [&](Value* first, Value* last) {
+      loop(first, last, width, [&](Value* index) { run(vectors, index); });
+    };
+    if (summed_in_blocks_.empty()) return part(begin, end);
+    const int64_t size = plan_.sum_block * width;
+    loop(begin, end, size, [&](Value* first) {
+      Value* last = b_.CreateNSWAdd(first, b_.getInt64(static_cast<uint64_t>(size)));
+      part(first, b_.CreateSelect(b_.CreateICmpSLT(last, end), last, end));
+      for (size_t at : summed_in_blocks_) finish_block(at, vectors);
+    });
+  };
   Value* position = from;
   if (plan_.unroll > 1) {
     Value* end = whole(position, step);
-    loop(position, end, step, [&](Value* index) { run(plan_.unroll, index); });
+    walk(position, end, plan_.unroll);
     position = end;
   }
   Value* end = whole(position, lanes);
-  loop(position, end, lanes, [&](Value* index) { run(1, index); });
+  walk(position, end, 1);
   if (lanes == 1) return;
   // The vector that is only partly there.
   loop(end, to, lanes, [&](Value* index) {
@@ -88,6 +101,7 @@ void KernelEmitter::vectors(Value* from, Value* to, const std::function<void()>&
     mask_ = b_.CreateICmpSLT(all_lanes, splat(left));
     run(1, index);
     mask_ = nullptr;
+    for (size_t at : summed_in_blocks_) finish_block(at, 1);
   });
 }
 
@@ -255,9 +269,11 @@ void KernelEmitter::emit_inner(const Phase& phase) {
   // In the vector's own walk a group may be narrower than the schedule says.
   const int group = plan_.vector_is_kept ? side_by_side_ : plan_.unroll;
   const int saved = std::exchange(side_by_side_, group);
-  for (int32_t at = phase.begin; at < phase.end; ++at)
-    if (loops::is_reduction(kernel_.body[static_cast<size_t>(at)].op))
-      begin_reduction(static_cast<size_t>(at));
+  for (int32_t at = phase.begin; at < phase.end; ++at) {
+    const Instruction& line = kernel_.body[static_cast<size_t>(at)];
+    if (loops::is_reduction(line.op)) begin_reduction(static_cast<size_t>(at));
+    if (is_summed_in_blocks(line)) summed_in_blocks_.push_back(static_cast<size_t>(at));
+  }
   std::vector<size_t> dims;
   for (size_t dim = static_cast<size_t>(kernel_.kept); dim < kernel_.dims.size(); ++dim)
     if (static_cast<int32_t>(dim) != plan_.vector_dim) dims.push_back(dim);
@@ -268,6 +284,7 @@ void KernelEmitter::emit_inner(const Phase& phase) {
     return later.inner && later.begin > phase.begin;
   });
   over_dims(dims, [&] { emit_lines(phase); });
+  summed_in_blocks_.clear();
   last_sweep_ = false;
   inside_inner_ = false;
   side_by_side_ = group;
@@ -291,11 +308,10 @@ void KernelEmitter::emit(std::vector<Value*> buffers, Value* begin, Value* end, 
   int64_t offset = 0;
   totals_memory_.resize(kernel_.body.size());
   for (size_t at = 0; plan_.row_block > 0 && at < kernel_.body.size(); ++at) {
-    const LoopOp op = kernel_.body[at].op;
-    if (!loops::is_reduction(op)) continue;
+    if (!loops::is_reduction(kernel_.body[at].op)) continue;
     totals_memory_[at] =
         b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), scratch, static_cast<uint64_t>(offset));
-    offset += plan_.totals_bytes * (is_arg(op) ? 2 : 1);
+    offset += plan_.totals_bytes * totals_of(kernel_.body[at]);
   }
   for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
     const Buffer& buffer = kernel_.buffers[i];

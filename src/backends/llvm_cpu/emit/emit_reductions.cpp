@@ -60,6 +60,53 @@ void KernelEmitter::begin_reduction(size_t at) {
     Value* last = splat(b_.getInt64(static_cast<uint64_t>(INT64_MAX)));
     b_.CreateStore(last, sum.indices.back());
   }
+  if (!is_summed_in_blocks(line)) return;
+  Type* wide = vector_type(b_.getDoubleTy());
+  sum.blocks = entry_slot(wide);
+  b_.CreateStore(identity(line, wide), sum.blocks);
+  if (line.dtype != ScalarType::Double) return;
+  sum.lost = entry_slot(wide);
+  b_.CreateStore(llvm::Constant::getNullValue(wide), sum.lost);
+}
+
+/// Adds what the first accumulators hold to the sum of all blocks, and empties them.
+void KernelEmitter::finish_block(size_t at, int vectors) {
+  const Instruction& line = kernel_.body[at];
+  const Accumulator& sum = accumulators_[at];
+  std::vector<Value*> parts;
+  for (int vector = 0; vector < vectors; ++vector) {
+    Value* slot = sum.slots[static_cast<size_t>(vector)];
+    parts.push_back(b_.CreateLoad(sum.type, slot));
+    b_.CreateStore(identity(line, sum.type), slot);
+  }
+  for (size_t width = 1; width < parts.size(); width *= 2) {
+    for (size_t i = 0; i + width < parts.size(); i += 2 * width)
+      parts[i] = b_.CreateFAdd(parts[i], parts[i + width]);
+  }
+  Type* wide = vector_type(b_.getDoubleTy());
+  Value* before = b_.CreateLoad(wide, sum.blocks);
+  if (!sum.lost) {
+    b_.CreateStore(b_.CreateFAdd(before, b_.CreateFPExt(parts[0], wide)), sum.blocks);
+    return;
+  }
+  const Sum after = add_exactly({before, b_.CreateLoad(wide, sum.lost)}, parts[0]);
+  b_.CreateStore(after.total, sum.blocks);
+  b_.CreateStore(after.lost, sum.lost);
+}
+
+/// Doubles have nothing wider to be summed in. So what an addition loses is worked out.
+KernelEmitter::Sum KernelEmitter::add_exactly(const Sum& sum, Value* x) {
+  Value* after = b_.CreateFAdd(sum.total, x);
+  Value* taken = b_.CreateFSub(after, sum.total);
+  Value* lost =
+      b_.CreateFAdd(b_.CreateFSub(sum.total, b_.CreateFSub(after, taken)), b_.CreateFSub(x, taken));
+  return {after, b_.CreateFAdd(sum.lost, lost)};
+}
+
+Value* KernelEmitter::joined(const Sum& sum) {
+  // Nothing, or of an infinite sum NaN: neither may change the sum.
+  Value* is_some = b_.CreateFCmpONE(sum.lost, llvm::Constant::getNullValue(sum.lost->getType()));
+  return b_.CreateSelect(is_some, b_.CreateFAdd(sum.total, sum.lost), sum.total);
 }
 
 Value* KernelEmitter::combine(const Instruction& line, Value* a, Value* b) {
@@ -143,13 +190,14 @@ KernelEmitter::Totals KernelEmitter::totals(size_t at, int vector) {
   Value* column =
       b_.CreateNSWAdd(column_, b_.getInt64(static_cast<uint64_t>(vector * plan_.lanes)));
   Value* elements = b_.CreateInBoundsGEP(scalar, totals_memory_[at], column);
-  Value* indices = nullptr;
-  if (is_arg(line.op)) {
-    Value* second = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), totals_memory_[at],
-                                                  static_cast<uint64_t>(plan_.totals_bytes));
-    indices = b_.CreateInBoundsGEP(b_.getInt64Ty(), second, column);
+  Value* second = nullptr;
+  if (totals_of(line) > 1) {
+    second = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), totals_memory_[at],
+                                           static_cast<uint64_t>(plan_.totals_bytes));
+    second = b_.CreateInBoundsGEP(b_.getInt64Ty(), second, column);
   }
-  return {elements, indices, vector_type(scalar)};
+  const bool arg = is_arg(line.op);
+  return {elements, arg ? second : nullptr, arg ? nullptr : second, vector_type(scalar)};
 }
 
 /// What the accumulators hold becomes the total.
@@ -164,6 +212,8 @@ void KernelEmitter::write_totals(size_t at) {
                                                    : b_.CreateZExt(value, total.type);
     }
     b_.CreateAlignedStore(value, total.elements, llvm::Align(1));
+    if (total.lost)
+      b_.CreateAlignedStore(llvm::Constant::getNullValue(total.type), total.lost, llvm::Align(8));
     if (!total.indices) continue;
     Value* index = b_.CreateLoad(vector_type(b_.getInt64Ty()), sum.indices[slot]);
     b_.CreateAlignedStore(index, total.indices, llvm::Align(8));
@@ -191,6 +241,13 @@ void KernelEmitter::add_to_totals(size_t at) {
       value = value->getType()->isFPOrFPVectorTy() ? b_.CreateFPExt(value, total.type)
                                                    : b_.CreateZExt(value, total.type);
     }
+    if (total.lost) {
+      const Sum after =
+          add_exactly({old, b_.CreateAlignedLoad(total.type, total.lost, llvm::Align(8))}, value);
+      b_.CreateAlignedStore(after.total, total.elements, llvm::Align(1));
+      b_.CreateAlignedStore(after.lost, total.lost, llvm::Align(8));
+      continue;
+    }
     b_.CreateAlignedStore(combine(line, old, value), total.elements, llvm::Align(1));
   }
 }
@@ -206,6 +263,8 @@ void KernelEmitter::read_totals(size_t at) {
       continue;
     }
     Value* value = b_.CreateAlignedLoad(total.type, total.elements, llvm::Align(1));
+    if (total.lost)
+      value = joined({value, b_.CreateAlignedLoad(total.type, total.lost, llvm::Align(8))});
     Type* wanted = vector_type(type_of(line.dtype));
     if (value->getType() != wanted) {
       value = value->getType()->isFPOrFPVectorTy() ? b_.CreateFPTrunc(value, wanted)
@@ -220,7 +279,12 @@ void KernelEmitter::finish_reduction(size_t at) {
   const Accumulator& sum = accumulators_[at];
   Type* indices = vector_type(b_.getInt64Ty());
   std::vector<Best> parts;
-  for (size_t vector = 0; vector < sum.slots.size(); ++vector) {
+  if (sum.blocks) {
+    Type* wide = vector_type(b_.getDoubleTy());
+    Value* total = b_.CreateLoad(wide, sum.blocks);
+    parts.push_back({sum.lost ? joined({total, b_.CreateLoad(wide, sum.lost)}) : total, nullptr});
+  }
+  for (size_t vector = 0; vector < sum.slots.size() && !sum.blocks; ++vector) {
     parts.push_back({b_.CreateLoad(sum.type, sum.slots[vector]),
                      is_arg(line.op) ? b_.CreateLoad(indices, sum.indices[vector]) : nullptr});
   }
@@ -230,7 +294,8 @@ void KernelEmitter::finish_reduction(size_t at) {
   };
   const auto result = [&](const Best& part) {
     if (is_arg(line.op)) return part.index;
-    if (!is_wide(line)) return part.element;
+    if (line.dtype != ScalarType::Float || !part.element->getType()->getScalarType()->isDoubleTy())
+      return part.element;
     const bool vector = part.element->getType()->isVectorTy();
     return b_.CreateFPTrunc(part.element, vector ? vector_type(b_.getFloatTy()) : b_.getFloatTy());
   };

@@ -42,6 +42,8 @@ class KernelEmitter {
         slots;  // one per vector side by side, in memory until registers take them
     std::vector<llvm::Value*> indices;  // of arg-reductions
     llvm::Type* type = nullptr;         // of a slot
+    // Of a sum in blocks: the sum of the blocks so far, and what rounding has taken from it.
+    llvm::Value *blocks = nullptr, *lost = nullptr;
   };
 
   // ---- loops ----
@@ -98,9 +100,13 @@ class KernelEmitter {
 
   // ---- reductions ----
   llvm::Value* entry_slot(llvm::Type* type);
-  // In a block of rows floats are precise enough; it is the sum of all blocks that is wide.
+  // In a block floats are precise enough; it is the sum of all blocks that is wide.
   bool is_wide(const loops::Instruction& line) const {
-    return plan_.row_block == 0 && has_wide_total(line);
+    return plan_.row_block == 0 && plan_.sum_block == 0 && has_wide_total(line);
+  }
+  bool is_summed_in_blocks(const loops::Instruction& line) const {
+    return plan_.sum_block > 0 && line.op == loops::LoopOp::ReduceSum &&
+           c10::isFloatingType(line.dtype);
   }
   bool has_wide_total(const loops::Instruction& line) const {
     return plan_.wide_sums && line.op == loops::LoopOp::ReduceSum &&
@@ -109,15 +115,21 @@ class KernelEmitter {
   llvm::Value* identity(const loops::Instruction& line, llvm::Type* type);
   // Results of a blocked walk so far, one per column of the chunk.
   struct Totals {
-    llvm::Value *elements, *indices;
+    llvm::Value *elements, *indices, *lost;
     llvm::Type* type;  // of the elements
   };
+  struct Sum {
+    llvm::Value *total, *lost;  // to be added: what rounding has taken from the total
+  };
+  Sum add_exactly(const Sum& sum, llvm::Value* x);
+  llvm::Value* joined(const Sum& sum);
   Totals totals(size_t at, int vector);
   void write_totals(size_t at);
   void add_to_totals(size_t at);
   void read_totals(size_t at);
   void begin_reduction(size_t at);
   void accumulate(size_t at);
+  void finish_block(size_t at, int vectors);
   void finish_reduction(size_t at);
   llvm::Value* combine(const loops::Instruction& line, llvm::Value* a, llvm::Value* b);
   struct Best {
@@ -138,7 +150,8 @@ class KernelEmitter {
   std::vector<std::vector<llvm::Value*>> values_;
   std::vector<llvm::Value*> index_;  // of each dim; of the vector's: that of the first lane
   std::vector<Accumulator> accumulators_;
-  llvm::Value* mask_ = nullptr;  // lanes that exist; null: all
+  std::vector<size_t> summed_in_blocks_;  // lines of the phase that is being emitted
+  llvm::Value* mask_ = nullptr;           // lanes that exist; null: all
   int side_by_side_ = 1;
   bool inside_inner_ = false;
   bool last_sweep_ = false;                  // over a row that several phases walk

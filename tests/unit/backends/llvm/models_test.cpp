@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -65,6 +66,67 @@ struct Transformer : Model {
   nn::Embedding words;
   nn::LayerNorm norm1, norm2;
   nn::Linear qkv, out, up, down;
+};
+
+/// One block with rotary embedding, gated units and norms by the root of the mean square. Wide
+/// enough that a number for each row, spread over it, waits for its first reader.
+struct RotaryBlock : Model {
+  static constexpr int64_t kWidth = 128, kHeads = 2, kHead = kWidth / kHeads, kHidden = 192,
+                           kWords = 50;
+  RotaryBlock()
+      : words(register_module("words", nn::Embedding(kWords, kWidth))),
+        qkv(register_module("qkv", without_bias(kWidth, 3 * kWidth))),
+        out(register_module("out", without_bias(kWidth, kWidth))),
+        gate(register_module("gate", without_bias(kWidth, kHidden))),
+        up(register_module("up", without_bias(kWidth, kHidden))),
+        down(register_module("down", without_bias(kHidden, kWidth))),
+        scale1(register_parameter("scale1", torch::ones({kWidth}))),
+        scale2(register_parameter("scale2", torch::ones({kWidth}))),
+        scale3(register_parameter("scale3", torch::ones({kWidth}))) {}
+  static nn::Linear without_bias(int64_t from, int64_t to) {
+    return nn::Linear(nn::LinearOptions(from, to).bias(false));
+  }
+  static Tensor normal(const Tensor& x, const Tensor& scale) {
+    return x * torch::rsqrt((x * x).mean({-1}, true) + 1e-6) * scale;
+  }
+  virtual Tensor turned(const Tensor& x) const {
+    const auto halves = x.chunk(2, -1);
+    return torch::cat({-halves[1], halves[0]}, -1);
+  }
+  Tensor loss(const Tensor& x, const Tensor& target) override {
+    const int64_t batch = x.size(0), length = x.size(1);
+    Tensor h = words(x);
+    const auto options = h.options().requires_grad(false);
+    const Tensor speeds = torch::pow(1e4, torch::arange(kHead / 2, options) / -(kHead / 2.0));
+    const Tensor angles = torch::outer(torch::arange(length, options), speeds).repeat({1, 2});
+    const Tensor cosine = angles.cos(), sine = angles.sin();
+    const auto heads = [&](const Tensor& part) {
+      return part.view({batch, length, kHeads, kHead}).transpose(1, 2);
+    };
+    const auto rotated = [&](const Tensor& part) { return part * cosine + turned(part) * sine; };
+    const auto parts = qkv(normal(h, scale1)).chunk(3, -1);
+    Tensor scores =
+        rotated(heads(parts[0])).matmul(rotated(heads(parts[1])).transpose(-2, -1)) / 8.0;
+    const Tensor later = torch::ones({length, length}, torch::kBool).triu(1);
+    scores = scores.masked_fill(later, -std::numeric_limits<double>::infinity());
+    const Tensor mixed = torch::softmax(scores, -1).matmul(heads(parts[2]));
+    h = h + out(mixed.transpose(1, 2).reshape({batch, length, kWidth}));
+    const Tensor n = normal(h, scale2);
+    h = h + down(torch::silu(gate(n)) * up(n));
+    const Tensor logits = normal(h, scale3).matmul(words->weight.t());
+    return torch::cross_entropy_loss(logits.view({-1, kWords}), target.view({-1}));
+  }
+  nn::Embedding words;
+  nn::Linear qkv, out, gate, up, down;
+  Tensor scale1, scale2, scale3;
+};
+
+/// The same with neighbours turned, not halves.
+struct InterleavedRotaryBlock : RotaryBlock {
+  Tensor turned(const Tensor& x) const override {
+    const auto pairs = x.unflatten(-1, {kHead / 2, 2}).unbind(-1);
+    return torch::stack({-pairs[1], pairs[0]}, -1).flatten(-2);
+  }
 };
 
 /// Two convolutions with batch norm in training and a residual, pooling, a linear layer.
@@ -164,6 +226,15 @@ TEST(LlvmModels, Transformer) {
     expect_as_exact_as_eager<Transformer>(torch::randint(50, {2, 12}), torch::randint(50, {2, 12}),
                                           partitioner);
   }
+}
+
+TEST(LlvmModels, RotaryEmbeddingAndGatedUnits) {
+  for (const auto& partitioner : {default_partition, min_cut}) {
+    expect_as_exact_as_eager<RotaryBlock>(torch::randint(50, {2, 12}), torch::randint(50, {2, 12}),
+                                          partitioner);
+  }
+  expect_as_exact_as_eager<InterleavedRotaryBlock>(torch::randint(50, {2, 12}),
+                                                   torch::randint(50, {2, 12}), min_cut);
 }
 
 TEST(LlvmModels, ResNet) {
