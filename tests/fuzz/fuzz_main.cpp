@@ -71,6 +71,11 @@ int run(const Arguments& arguments) {
   for (uint64_t seed = arguments.seed_from; seed < arguments.seed_from + arguments.count; ++seed) {
     if (seed % shards == shard && !ledger.is_done(seed)) options.seeds.push_back(seed);
   }
+  std::printf("seeds %llu to %llu, of which %zu are to be done\n",
+              static_cast<unsigned long long>(arguments.seed_from),
+              static_cast<unsigned long long>(arguments.seed_from + arguments.count - 1),
+              options.seeds.size());
+  std::fflush(stdout);  // workers are forked
   run_programs(options, ledger);
   print_sums(ledger);
   if (arguments.coverage) ledger.coverage.print(std::cout);
