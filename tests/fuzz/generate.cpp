@@ -84,13 +84,17 @@ struct Wild {};
 
 class Generator {
  public:
-  Generator(Random& random, bool second_order) : random_(random) {
+  Generator(Random& random, uint64_t seed, const GenerateOptions& options) : random_(random) {
     const bool drawn = random.percent(50);  // the same programs, with or without
-    program_.second_order = second_order && drawn;
+    program_.second_order = options.second_order && drawn;
+    program_.seed = seed;
+    program_.patterns = patterns_of(seed, options.patterns);
+    for (const Op& op : all_ops()) {
+      if (op.pattern && op.only_in && has(*op.only_in)) pattern_ops_.push_back(&op);
+    }
   }
 
-  ProgramSpec make(uint64_t seed) {
-    program_.seed = seed;
+  ProgramSpec make() {
     torch::manual_seed(100);
     program_.rounds = random_.percent(30);
     for (int64_t& weight : weights_) weight = random_.one_of({0, 1, 1, 3});
@@ -158,7 +162,35 @@ class Generator {
         {{2, 3}, {3}, {2, 2}, {4}, {}, {1, 3}, {2, 1, 2}, {3, 2}, {6}, {1}, {4, 2}});
   }
 
+  bool has(ProgramPattern pattern) const { return program_.patterns.contains(pattern); }
+
+  /// Leaves that are parts of one flat tensor, as some optimizers keep parameters.
+  void flat_origin(Origin& origin, int64_t parts) {
+    Leaf flat;
+    flat.dtype = dtype_;
+    int64_t end = 0;
+    for (int64_t index = 0; index < parts; ++index) {
+      Statement part;
+      part.op = find_op("leaf.part");
+      part.operands = {0};
+      part.sizes = some_sizes();
+      part.i = end;
+      part.j = c10::multiply_integers(part.sizes);
+      part.results = {static_cast<int>(index) + 1};
+      end += part.j;
+      origin.statements.push_back(part);
+      origin.given.push_back(part.results[0]);
+    }
+    flat.sizes = {end};
+    origin.leaves = {flat};
+    if (random_.percent(15)) origin.given.push_back(0);
+  }
+
   void origin(Origin& origin, int64_t leaves) {
+    if (has(ProgramPattern::LeafViews) && random_.percent(80)) {
+      flat_origin(origin, leaves);
+      return;
+    }
     const std::vector<int64_t> common = some_sizes();
     for (int64_t index = 0; index < leaves; ++index) {
       Leaf leaf;
@@ -401,6 +433,7 @@ class Generator {
   }
 
   const Op* draw_op() {
+    if (!pattern_ops_.empty() && random_.percent(30)) return random_.one_of(pattern_ops_);
     int64_t total = 0;
     for (int64_t weight : weights_) total += weight;
     int64_t at = random_.below(total);
@@ -682,6 +715,7 @@ class Generator {
   Random& random_;
   ProgramSpec program_{};
   std::array<int64_t, kKinds> weights_{};
+  Ops pattern_ops_{};  // of the patterns that the program has
   at::ScalarType dtype_ = at::kDouble;
   at::Generator generator_ = at::detail::createCPUGenerator(1);
   std::set<int> closed_over_{};
@@ -699,12 +733,12 @@ class Generator {
 
 }  // namespace
 
-ProgramSpec generate(uint64_t seed, bool second_order) {
+ProgramSpec generate(uint64_t seed, const GenerateOptions& options) {
   Random random(seed);
   for (;;) {
     try {
-      Generator generator(random, second_order);
-      ProgramSpec program = generator.make(seed);
+      Generator generator(random, seed, options);
+      ProgramSpec program = generator.make();
       if (generator.is_worth_it(random.percent(10))) return program;
     } catch (const Wild&) {
     } catch (const c10::Error&) {  // a view that libtorch has given up

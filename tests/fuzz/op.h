@@ -5,6 +5,7 @@
 #include <ATen/core/Generator.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <tuple>
@@ -55,6 +56,7 @@ struct Op {
   Tensors (*run)(Operands&);
   Pattern pattern;
   unsigned traits = kPlain;
+  std::optional<ProgramPattern> only_in{};  // drawn in no other programs
   bool has(Trait trait) const { return (traits & trait) != 0; }
 };
 
@@ -68,6 +70,7 @@ std::vector<Op> layer_ops();
 std::vector<Op> shape_ops();
 std::vector<Op> in_place_ops();
 std::vector<Op> autograd_ops();
+std::vector<Op> pattern_ops();  // each belongs to a program pattern
 
 inline Tensors packed(at::Tensor tensor) { return {std::move(tensor)}; }
 inline Tensors packed(Tensors tensors) { return tensors; }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "fuzz/program_patterns.h"
+
 #include <torch/torch.h>
 
 #include <cstdint>
@@ -67,6 +69,7 @@ enum class Variation { None, NoGrad, FlipGrad, Wider };
 
 struct ProgramSpec {
   uint64_t seed = 0;
+  PatternSet patterns{};
   Origin arguments{};  // made anew for every call
   Origin closure{};    // made once: the last parameters of the function
   Function function{};

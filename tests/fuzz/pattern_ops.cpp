@@ -1,0 +1,27 @@
+#include "fuzz/op.h"
+#include "fuzz/patterns.h"
+
+#define OP TANDEM_FUZZ_OP
+
+namespace tandem::fuzz {
+namespace {
+
+void add(std::vector<Op>& all, ProgramPattern pattern, std::vector<Op> ops) {
+  for (Op& op : ops) {
+    op.only_in = pattern;
+    all.push_back(op);
+  }
+}
+
+}  // namespace
+
+/// Without a pattern for its operands an op is not drawn: the generator places it.
+std::vector<Op> pattern_ops() {
+  using enum ProgramPattern;
+  std::vector<Op> all;
+  add(all, LeafViews,
+      {OP("leaf.part", nullptr, kView, x.narrow(0, i, j).view(s).requires_grad_())});
+  return all;
+}
+
+}  // namespace tandem::fuzz

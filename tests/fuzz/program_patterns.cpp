@@ -1,0 +1,67 @@
+#include "fuzz/program_patterns.h"
+
+#include "fuzz/random.h"
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+#include <stdexcept>
+
+namespace tandem::fuzz {
+namespace {
+
+/// Of a hundred programs so many have a pattern.
+constexpr int64_t kShare = 4;
+
+// Off: the defects that it finds are known and not mended yet.
+constexpr std::array kPatterns = {
+    PatternRow{ProgramPattern::LeafViews, "leaf_views", false,
+               "leaves that are parts of one flat tensor"},
+};
+
+}  // namespace
+
+std::span<const PatternRow> program_patterns() { return kPatterns; }
+
+std::string_view name_of(ProgramPattern pattern) {
+  return std::ranges::find(kPatterns, pattern, &PatternRow::pattern)->name;
+}
+
+PatternSet switched_on(const std::string& changes) {
+  PatternSet on;
+  for (const PatternRow& row : kPatterns) {
+    if (row.on) on.insert(row.pattern);
+  }
+  std::istringstream words(changes);
+  for (std::string word; std::getline(words, word, ',');) {
+    const std::string name = word.empty() ? word : word.substr(1);
+    bool known = name == "all" || std::ranges::count(kPatterns, name, &PatternRow::name) == 1;
+    known = known && (word[0] == '+' || word[0] == '-');
+    if (!known) {
+      std::string text =
+          "fuzz: --patterns: expected +name or -name, got " + word + "\n  known:  all";
+      for (const PatternRow& row : kPatterns) text += ' ' + std::string(row.name);
+      throw std::runtime_error(text);
+    }
+    for (const PatternRow& row : kPatterns) {
+      if (name != "all" && name != row.name) continue;
+      if (word[0] == '+') {
+        on.insert(row.pattern);
+      } else {
+        on.erase(row.pattern);
+      }
+    }
+  }
+  return on;
+}
+
+PatternSet patterns_of(uint64_t seed, const PatternSet& on) {
+  PatternSet patterns;
+  for (const ProgramPattern pattern : on) {
+    Random random(seed ^ ((static_cast<uint64_t>(pattern) + 1) << 48));
+    if (random.percent(kShare)) patterns.insert(pattern);
+  }
+  return patterns;
+}
+
+}  // namespace tandem::fuzz
