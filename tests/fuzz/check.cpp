@@ -22,6 +22,8 @@ using conformance::Observation;
 using conformance::Settings;
 
 constexpr int kCalls = 2;
+/// Of programs whose calls differ in who shares memory.
+constexpr int kCallsApart = 4;
 /// Far above rounding, far below what a mistake does.
 constexpr double kRoundingEps = 1 << 14;
 /// The same where values have gone through bfloat16, of whose eps.
@@ -39,6 +41,9 @@ struct Instance {
     Inputs inputs;
     const Tensors variables = interpreter.make(arguments);
     inputs.arguments = given(arguments, variables);
+    if (is_apart) {
+      for (at::Tensor& argument : inputs.arguments) argument = apart(argument);
+    }
     const auto sort_in = [&](const Origin& origin, const Tensors& all) {
       for (size_t index = 0; index < all.size(); ++index) {
         (index < origin.leaves.size() ? inputs.leaves : inputs.watched).push_back(all[index]);
@@ -53,6 +58,12 @@ struct Instance {
   Tensors call(Tensors parameters) const {
     parameters.insert(parameters.end(), closure.begin(), closure.end());
     return interpreter.call(spec.function, std::move(parameters));
+  }
+
+  /// For call `number`.
+  void prepare(int number) {
+    const bool first_apart = spec.seed % 2 == 1;
+    is_apart = spec.variation == Variation::Apart && (number % 2 == 1) != first_apart;
   }
 
   /// For the calls to come.
@@ -73,7 +84,19 @@ struct Instance {
   Interpreter interpreter;
   Origin arguments = spec.arguments;
   Tensors closed{}, closure{};
+  bool is_apart = false;
 };
+
+int calls_of(const ProgramSpec& spec) {
+  switch (spec.variation) {
+    case Variation::None:
+      return kCalls;
+    case Variation::Apart:
+      return kCallsApart;
+    default:
+      return kCalls + 1;
+  }
+}
 
 using OpTest = bool (*)(const Op&);
 
@@ -253,8 +276,10 @@ Verdict check(const ProgramSpec& spec) {
   Settings eager_settings = settings_of(spec, eager.interpreter);
   Settings settings = settings_of(spec, compiled.interpreter);
   bool earlier_history = false;
-  const int calls = kCalls + (spec.variation == Variation::None ? 0 : 1);
+  const int calls = calls_of(spec);
   for (int number = 0; number < calls; ++number) {
+    eager.prepare(number);
+    compiled.prepare(number);
     if (number == kCalls) {
       eager.vary();
       compiled.vary();

@@ -102,7 +102,11 @@ class Generator {
     weights_[Draw] = random_.one_of({0, 0, 0, 1});
     // Only in float32 does a run in float64 tell the truth.
     dtype_ = random_.percent(bits_promised_ ? 70 : 30) ? at::kDouble : at::kFloat;
-    origin(program_.arguments, random_.between(1, 3));
+    if (has(ProgramPattern::EntryReuse) && random_.percent(70)) {
+      parts_origin(program_.arguments);
+    } else {
+      origin(program_.arguments, random_.between(1, 3));
+    }
     if (random_.percent(35)) origin(program_.closure, random_.between(1, 2));
     program_.mode = random_.percent(25)  ? CallMode::Epilogue
                     : random_.percent(4) ? CallMode::OtherThread
@@ -112,6 +116,10 @@ class Generator {
                                            : Around::Nothing;
     program_.variation = random_.one_of({Variation::None, Variation::None, Variation::None,
                                          Variation::NoGrad, Variation::FlipGrad, Variation::Wider});
+    if (has(ProgramPattern::EntryReuse)) {
+      program_.variation = Variation::Apart;
+      weights_[Write] += 3;
+    }
     const Interpreter interpreter(program_, false);
     const Tensors arguments = interpreter.make(program_.arguments);
     const Tensors closure = interpreter.make(program_.closure);
@@ -184,6 +192,45 @@ class Generator {
     flat.sizes = {end};
     origin.leaves = {flat};
     if (random_.percent(15)) origin.given.push_back(0);
+  }
+
+  /// Parts of one tensor, mostly beside each other. Most may be written.
+  void parts_origin(Origin& origin) {
+    const std::vector<int64_t> row = random_.one_of<std::vector<int64_t>>({{}, {2}, {3}});
+    const int64_t parts = random_.between(2, 3), height = random_.between(1, 2);
+    Leaf whole;
+    whole.sizes = {parts * height};
+    whole.sizes.insert(whole.sizes.end(), row.begin(), row.end());
+    whole.dtype = dtype_;
+    whole.requires_grad = random_.percent(60);
+    origin.leaves = {whole};
+    const auto add = [&](const char* op, int operand) -> Statement& {
+      Statement& statement = origin.statements.emplace_back();
+      statement.op = find_op(op);
+      statement.operands = {operand};
+      statement.results = {static_cast<int>(origin.statements.size())};
+      return statement;
+    };
+    add("mul.Scalar", 0).c = 0.5;
+    for (int64_t part = 0; part < parts; ++part) {
+      Statement& narrow = add("narrow", 1);
+      narrow.j = random_.percent(85) ? part * height : 0;
+      narrow.k = narrow.j + height;
+      origin.given.push_back(narrow.results[0]);
+    }
+    if (random_.percent(40)) {
+      Leaf other = whole;
+      other.sizes[0] = height;
+      other.requires_grad = !whole.requires_grad || random_.percent(50);
+      // Leaves come first.
+      for (Statement& statement : origin.statements) {
+        for (int& operand : statement.operands) operand += operand > 0;
+        for (int& result : statement.results) ++result;
+      }
+      for (int& variable : origin.given) ++variable;
+      origin.leaves.push_back(other);
+      origin.given.push_back(1);
+    }
   }
 
   void origin(Origin& origin, int64_t leaves) {

@@ -93,6 +93,11 @@ Tensors Interpreter::make(const Origin& origin) const {
   return variables;
 }
 
+at::Tensor apart(const at::Tensor& tensor) {
+  return tensor.is_leaf() ? tensor.detach().clone().requires_grad_(tensor.requires_grad())
+                          : tensor.clone();
+}
+
 Tensors given(const Origin& origin, const Tensors& variables) {
   Tensors list;
   for (int variable : origin.given) list.push_back(variables[static_cast<size_t>(variable)]);

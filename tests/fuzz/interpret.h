@@ -32,6 +32,9 @@ class Interpreter {
   std::vector<Boxed> inner_{};
 };
 
+/// The same tensor in memory of its own, with a history if it has one.
+at::Tensor apart(const at::Tensor& tensor);
+
 /// The variables that an origin gives to the function.
 Tensors given(const Origin& origin, const Tensors& variables);
 

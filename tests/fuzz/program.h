@@ -64,8 +64,9 @@ enum class Around { Nothing, NoGrad, Inference };
 /// How the compiled form is made and called.
 enum class CallMode { InGraph, Epilogue, OtherThread };
 
-/// How a third call differs from the first two: it must not be served by their entry.
-enum class Variation { None, NoGrad, FlipGrad, Wider };
+/// How later calls differ. Mostly the third from the first two: it must not be served by their
+/// entry. Apart: of four calls every other one gets arguments that share no memory.
+enum class Variation { None, NoGrad, FlipGrad, Wider, Apart };
 
 struct ProgramSpec {
   uint64_t seed = 0;

@@ -17,6 +17,8 @@ constexpr int64_t kShare = 4;
 constexpr std::array kPatterns = {
     PatternRow{ProgramPattern::LeafViews, "leaf_views", false,
                "leaves that are parts of one flat tensor"},
+    PatternRow{ProgramPattern::EntryReuse, "entry_reuse", false,
+               "four calls, in turn with parts of one tensor and with tensors of their own"},
 };
 
 }  // namespace

@@ -41,6 +41,10 @@ inline at::Tensor leaf(std::vector<int64_t> sizes, at::ScalarType dtype, bool re
                                 : torch::randn(sizes, dtype);
   return tensor.set_requires_grad(requires_grad);
 }
+inline at::Tensor apart(const at::Tensor& tensor) {
+  return tensor.is_leaf() ? tensor.detach().clone().requires_grad_(tensor.requires_grad())
+                          : tensor.clone();
+}
 )";
 
 constexpr const char* kTail = R"(
@@ -208,8 +212,8 @@ int main() {
   const auto handle = tandem::compile_boxed(
       std::function<Tensors(Tensors)>([&](Tensors list) { return compiled.function(list); }), options);
   int differences = 0;
-  for (int call = 0; call < (kVaries ? 3 : 2); ++call) {
-    varied = call == 2;
+  for (int call = 0; call < kCalls; ++call) {
+    varied = kApart ? call % 2 == kFirstApart : call == 2;
     const Seen expected = observe(eager, [&](Tensors list) { return eager.function(list); }, call);
     const Seen found = observe(compiled, [&](Tensors list) {
       Tensors results;
@@ -316,6 +320,10 @@ void write_origin(std::ostream& out, const Origin& origin, Variation variation) 
   }
   write(out, origin.statements, 2);
   out << "    all = {" << names(all) << "};\n    given = {" << names(origin.given) << "};\n";
+  if (variation == Variation::Apart) {
+    out << "    for (at::Tensor& tensor : given) {\n      if (varied) tensor = apart(tensor);\n    "
+           "}\n";
+  }
 }
 
 }  // namespace
@@ -333,9 +341,15 @@ std::string write_program(const ProgramSpec& program, const std::vector<std::str
       << (program.mode == CallMode::OtherThread ? "true" : "false") << ";\n";
   out << "constexpr auto kMutations = tandem::Mutations::"
       << (program.mode == CallMode::Epilogue ? "epilogue" : "in_graph") << ";\n";
-  out << "constexpr bool kVaries = " << (program.variation != Variation::None ? "true" : "false")
+  const bool apart = program.variation == Variation::Apart;
+  out << "constexpr bool kApart = " << (apart ? "true" : "false") << ";\n"
+      << "constexpr int kFirstApart = " << (program.seed % 2 == 1 ? 0 : 1) << ";\n"
+      << "constexpr int kCalls = "
+      << (apart                                  ? 4
+          : program.variation == Variation::None ? 2
+                                                 : 3)
       << ";\n"
-      << "bool varied = false;  // the third call\n";
+      << "bool varied = false;  // the third call, or every other one\n";
   out << "void around(const std::function<void()>& body) {\n";
   if (program.around == Around::NoGrad) out << "  const at::NoGradGuard mode;\n";
   if (program.around == Around::Inference) out << "  const c10::InferenceMode mode;\n";
