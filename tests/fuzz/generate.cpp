@@ -670,6 +670,19 @@ class Generator {
     function.variables = static_cast<int>(live.size());
   }
 
+  /// A gradient of one result is one thing if the other is a result, too, and another if not.
+  void return_both(Function& function) {
+    if (!has(ProgramPattern::MixedBackward)) return;
+    for (const Statement& statement : function.statements) {
+      if (statement.op == nullptr || statement.op->only_in != ProgramPattern::MixedBackward ||
+          !random_.percent(50)) {
+        continue;
+      }
+      function.results.insert(function.results.end(), statement.results.begin(),
+                              statement.results.end());
+    }
+  }
+
   void choose_results(Chooser& chooser, Function& function) {
     const int64_t results = random_.between(1, 3);
     for (int64_t index = 0; index < results; ++index) {
@@ -679,6 +692,7 @@ class Generator {
       if (!result) result = chooser.pick([](const at::Tensor&) { return true; });
       if (result) function.results.push_back(*result);
     }
+    return_both(function);
     if (random_.percent(6) && !function.results.empty()) {
       function.results.push_back(function.results.front());
     }

@@ -1,3 +1,4 @@
+#include "fuzz/custom_functions.h"
 #include "fuzz/op.h"
 #include "fuzz/patterns.h"
 
@@ -18,9 +19,14 @@ void add(std::vector<Op>& all, ProgramPattern pattern, std::vector<Op> ops) {
 /// Without a pattern for its operands an op is not drawn: the generator places it.
 std::vector<Op> pattern_ops() {
   using enum ProgramPattern;
+  using namespace patterns;
   std::vector<Op> all;
   add(all, LeafViews,
       {OP("leaf.part", nullptr, kView, x.narrow(0, i, j).view(s).requires_grad_())});
+  add(all, MixedBackward,
+      {OP("custom.mixes", floating, kCustom, MixesGradients::apply(x)),
+       OP("custom.divides", same_sizes, kCustom, DividesGradients::apply(x, y)),
+       OP("custom.projects", floating, kCustom | kRounds, ProjectsGradients::apply(x))});
   return all;
 }
 

@@ -19,6 +19,8 @@ constexpr std::array kPatterns = {
                "leaves that are parts of one flat tensor"},
     PatternRow{ProgramPattern::EntryReuse, "entry_reuse", false,
                "four calls, in turn with parts of one tensor and with tensors of their own"},
+    PatternRow{ProgramPattern::MixedBackward, "mixed_backward", false,
+               "custom functions of two results whose backward is not linear in the gradients"},
 };
 
 }  // namespace
