@@ -93,6 +93,28 @@ struct ProjectsGradients : torch::autograd::Function<ProjectsGradients> {
   }
 };
 
+struct AsksForGradients : torch::autograd::Function<AsksForGradients> {
+  static variable_list forward(AutogradContext* context, at::Tensor x) {
+    context->set_materialize_grads(false);
+    return {x * 2, x * 3};
+  }
+  static variable_list backward(AutogradContext*, variable_list grads) {
+    if (!grads[0].defined()) return {grads[1].defined() ? grads[1] * 3 : at::Tensor()};
+    return {grads[1].defined() ? grads[0] * 2 + grads[1] * 3 : grads[0] * 7};
+  }
+};
+
+struct PassesUndefined : torch::autograd::Function<PassesUndefined> {
+  static variable_list forward(AutogradContext* context, at::Tensor x, at::Tensor y) {
+    context->set_materialize_grads(false);
+    return {x * 2, y * 3};
+  }
+  static variable_list backward(AutogradContext*, variable_list grads) {
+    return {grads[0].defined() ? grads[0] * 2 : at::Tensor(),
+            grads[1].defined() ? grads[1] * 3 : at::Tensor()};
+  }
+};
+
 struct ReturnsView : torch::autograd::Function<ReturnsView> {
   static at::Tensor forward(AutogradContext*, at::Tensor x) { return x.unsqueeze(0); }
   static variable_list backward(AutogradContext*, variable_list grads) {

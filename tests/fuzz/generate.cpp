@@ -672,10 +672,11 @@ class Generator {
 
   /// A gradient of one result is one thing if the other is a result, too, and another if not.
   void return_both(Function& function) {
-    if (!has(ProgramPattern::MixedBackward)) return;
     for (const Statement& statement : function.statements) {
-      if (statement.op == nullptr || statement.op->only_in != ProgramPattern::MixedBackward ||
-          !random_.percent(50)) {
+      const bool two =
+          statement.op != nullptr && (statement.op->only_in == ProgramPattern::MixedBackward ||
+                                      statement.op->only_in == ProgramPattern::UndefinedTangents);
+      if (!two || !random_.percent(50)) {
         continue;
       }
       function.results.insert(function.results.end(), statement.results.begin(),

@@ -27,6 +27,9 @@ std::vector<Op> pattern_ops() {
       {OP("custom.mixes", floating, kCustom, MixesGradients::apply(x)),
        OP("custom.divides", same_sizes, kCustom, DividesGradients::apply(x, y)),
        OP("custom.projects", floating, kCustom | kRounds, ProjectsGradients::apply(x))});
+  add(all, UndefinedTangents,
+      {OP("custom.asks", floating, kCustom, AsksForGradients::apply(x)),
+       OP("custom.passes_undefined", same_sizes, kCustom, PassesUndefined::apply(x, y))});
   return all;
 }
 

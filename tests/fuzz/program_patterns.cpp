@@ -21,6 +21,8 @@ constexpr std::array kPatterns = {
                "four calls, in turn with parts of one tensor and with tensors of their own"},
     PatternRow{ProgramPattern::MixedBackward, "mixed_backward", false,
                "custom functions of two results whose backward is not linear in the gradients"},
+    PatternRow{ProgramPattern::UndefinedTangents, "undefined_tangents", false,
+               "custom functions with set_materialize_grads(false) that ask what is defined"},
 };
 
 }  // namespace
