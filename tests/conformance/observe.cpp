@@ -416,6 +416,7 @@ class Observer {
       text("strides of " + name, strides_that_matter(tensor));
       text("offset of " + name, std::to_string(tensor.storage_offset()));
       text("conj of " + name, std::to_string(tensor.is_conj()));
+    text("neg of " + name, std::to_string(tensor.is_neg()));
     }
     text("requires_grad of " + name, std::to_string(tensor.requires_grad()));
     text("is_leaf of " + name, std::to_string(tensor.is_leaf()));

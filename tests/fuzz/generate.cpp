@@ -233,7 +233,43 @@ class Generator {
     }
   }
 
+  /// Conjugated and negated views of complex leaves.
+  void lazy_origin(Origin& origin, int64_t leaves) {
+    const std::vector<int64_t> sizes = some_sizes();
+    for (int64_t index = 0; index < leaves; ++index) {
+      Leaf& leaf = origin.leaves.emplace_back();
+      leaf.sizes = random_.percent(70) ? sizes : some_sizes();
+      leaf.dtype = random_.percent(25)    ? dtype_
+                   : dtype_ == at::kFloat ? at::kComplexFloat
+                                          : at::kComplexDouble;
+      leaf.requires_grad = random_.percent(60);
+    }
+    const auto add = [&](const char* op, int operand) {
+      Statement& statement = origin.statements.emplace_back();
+      statement.op = find_op(op);
+      statement.operands = {operand};
+      statement.results = {static_cast<int>(origin.leaves.size() + origin.statements.size()) - 1};
+      statement.c = 0.5;
+      return statement.results[0];
+    };
+    for (int leaf = 0; leaf < static_cast<int>(leaves); ++leaf) {
+      const bool complex = at::isComplexType(origin.leaves[static_cast<size_t>(leaf)].dtype);
+      int variable = leaf;
+      if (random_.percent(60)) variable = add("mul.Scalar", variable);  // then it may be written
+      if (random_.percent(30)) origin.given.push_back(variable);
+      const char* view =
+          complex ? random_.one_of({"conj", "conj", "imag.conj", "alias"}) : "neg_view";
+      variable = add(view, variable);
+      if (random_.percent(20)) variable = add("alias", variable);
+      origin.given.push_back(variable);
+    }
+  }
+
   void origin(Origin& origin, int64_t leaves) {
+    if (has(ProgramPattern::LazyViews)) {
+      lazy_origin(origin, leaves);
+      return;
+    }
     if (has(ProgramPattern::LeafViews) && random_.percent(80)) {
       flat_origin(origin, leaves);
       return;

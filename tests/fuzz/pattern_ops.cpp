@@ -30,6 +30,25 @@ std::vector<Op> pattern_ops() {
   add(all, UndefinedTangents,
       {OP("custom.asks", floating, kCustom, AsksForGradients::apply(x)),
        OP("custom.passes_undefined", same_sizes, kCustom, PassesUndefined::apply(x, y))});
+  add(all, LazyViews,
+      {OP("neg_view", floating, kView, at::_neg_view(x)),
+       OP("imag.conj", complex, kView, at::imag(x.conj())),
+       OP("real.conj", complex, kView, at::real(x.conj())), OP("mH", matrix, kView, x.mH()),
+       OP("conj.select", complex, kView, x.conj().unsqueeze(0).select(0, 0)),
+       OP("view_as_real.resolved", complex, kView, at::view_as_real(x.resolve_conj())),
+       OP("conj_physical", complex, kPlain, x.conj_physical()),
+       OP("resolve_neg", floating, kPlain, x.resolve_neg()),
+       OP("mul.conj", complex_pair, kPlain, x.conj() * y),
+       OP("add.complex", complex_pair, kPlain, x + y),
+       OP("imag.conj.add_", write_complex, kInPlace | kNoResult, at::imag(x.conj()).add_(c)),
+       OP("imag.conj.mul_", write_complex, kInPlace | kNoResult, at::imag(x.conj()).mul_(c)),
+       OP("real.conj.mul_", write_complex, kInPlace | kNoResult, at::real(x.conj()).mul_(c)),
+       OP("conj.mul_", write_complex, kInPlace | kNoResult, x.conj().mul_(c)),
+       OP("conj.copy_", write_complex_pair, kInPlace | kNoOverlap | kNoResult, x.conj().copy_(y)),
+       OP("complex.copy_", write_complex_pair, kInPlace | kNoOverlap, x.copy_(y)),
+       OP("complex.add_", write_complex_pair, kInPlace | kNoOverlap, x.add_(y)),
+       OP("neg_view.add_", write, kInPlace | kNoResult, at::_neg_view(x).add_(c)),
+       OP("neg_view.zero_", write, kInPlace | kNoResult, at::_neg_view(x).zero_())});
   return all;
 }
 

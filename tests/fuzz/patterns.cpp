@@ -66,6 +66,11 @@ bool partner(Chooser& chooser, Statement& statement, const Chooser::Wanted& want
   return true;
 }
 
+bool complex_partner(Chooser& chooser, Statement& statement) {
+  const auto wanted = [](const at::Tensor& tensor) { return tensor.is_complex(); };
+  return partner(chooser, statement, wanted, true);
+}
+
 bool with_dim(Chooser& chooser, Statement& statement) {
   const at::Tensor& x = x_of(chooser, statement);
   const int64_t dim = chooser.random.below(x.dim());
@@ -120,6 +125,9 @@ bool boolean(Chooser& chooser, Statement& statement) {
 }
 bool complex(Chooser& chooser, Statement& statement) {
   return one(chooser, statement, [](const at::Tensor& tensor) { return tensor.is_complex(); });
+}
+bool complex_pair(Chooser& chooser, Statement& statement) {
+  return complex(chooser, statement) && complex_partner(chooser, statement);
 }
 bool differentiable(Chooser& chooser, Statement& statement) {
   return one(chooser, statement, [](const at::Tensor& tensor) {
@@ -495,6 +503,13 @@ bool write_first(Chooser& chooser, Statement& statement) { return write_dim(choo
 bool write_list(Chooser& chooser, Statement& statement) {
   return write(chooser, statement) && partner(chooser, statement, is_writable, false) &&
          is_floating(chooser.value(statement.operands[1]));
+}
+bool write_complex(Chooser& chooser, Statement& statement) {
+  return one(chooser, statement,
+             [](const at::Tensor& tensor) { return tensor.is_complex() && is_writable(tensor); });
+}
+bool write_complex_pair(Chooser& chooser, Statement& statement) {
+  return write_complex(chooser, statement) && complex_partner(chooser, statement);
 }
 bool reshapable(Chooser& chooser, Statement& statement) {
   return one(chooser, statement, [](const at::Tensor& tensor) {

@@ -17,6 +17,7 @@ bool differentiable(Chooser& chooser, Statement& statement);  // floating, requi
 // several, broadcastable
 bool floating_pair(Chooser& chooser, Statement& statement);
 bool numeric_pair(Chooser& chooser, Statement& statement);
+bool complex_pair(Chooser& chooser, Statement& statement);  // y can be expanded to x
 bool integral_pair(Chooser& chooser, Statement& statement);
 bool same_sizes(Chooser& chooser, Statement& statement);  // x and y: floating, same sizes and dtype
 bool floating_triple(Chooser& chooser, Statement& statement);
@@ -78,7 +79,9 @@ bool write_like(Chooser& chooser,
 bool write_product(Chooser& chooser, Statement& statement);  // x[n,m] y[n,k] z[k,m]
 bool write_first(Chooser& chooser, Statement& statement);    // the first element of dimension i
 bool write_list(Chooser& chooser, Statement& statement);     // xs: each is written
-bool reshapable(Chooser& chooser, Statement& statement);     // x is a matrix and no view
+bool write_complex(Chooser& chooser, Statement& statement);
+bool write_complex_pair(Chooser& chooser, Statement& statement);  // y can be expanded to x
+bool reshapable(Chooser& chooser, Statement& statement);          // x is a matrix and no view
 
 // autograd
 bool root_and_input(Chooser& chooser, Statement& statement);  // x depends on y

@@ -23,6 +23,8 @@ constexpr std::array kPatterns = {
                "custom functions of two results whose backward is not linear in the gradients"},
     PatternRow{ProgramPattern::UndefinedTangents, "undefined_tangents", false,
                "custom functions with set_materialize_grads(false) that ask what is defined"},
+    PatternRow{ProgramPattern::LazyViews, "lazy_views", false,
+               "conjugated and negated views as arguments, read and written through"},
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace tandem::fuzz {
 
 /// Things that only some programs do. Each has found errors that no other program shows.
-enum class ProgramPattern { LeafViews, EntryReuse, MixedBackward, UndefinedTangents };
+enum class ProgramPattern { LeafViews, EntryReuse, MixedBackward, UndefinedTangents, LazyViews };
 
 using PatternSet = std::set<ProgramPattern>;
 
