@@ -265,6 +265,18 @@ class Generator {
     }
   }
 
+  /// Numbers in tensors that do not decide the dtype of what is computed with them.
+  void give_numbers(Chooser& chooser, Origin& origin) {
+    const int64_t count = random_.between(1, 2);
+    for (int64_t index = 0; index < count; ++index) {
+      Statement statement;
+      statement.op = find_op(random_.one_of({"wrapped", "wrapped", "wrapped.int", "wrapped.bool"}));
+      if (!statement.op->pattern(chooser, statement) || !execute(chooser, statement)) continue;
+      origin.given.push_back(statement.results[0]);
+      origin.statements.push_back(statement);
+    }
+  }
+
   void origin(Origin& origin, int64_t leaves) {
     if (has(ProgramPattern::LazyViews)) {
       lazy_origin(origin, leaves);
@@ -307,6 +319,7 @@ class Generator {
       if (!execute(chooser, statement)) continue;
       origin.statements.push_back(statement);
     }
+    if (has(ProgramPattern::WrappedNumbers)) give_numbers(chooser, origin);
     const int64_t count = random_.between(1, 3);
     for (int64_t index = 0; index < count; ++index) {
       if (index > 0 && random_.percent(12)) {

@@ -2,6 +2,8 @@
 #include "fuzz/op.h"
 #include "fuzz/patterns.h"
 
+#include <ATen/ScalarOps.h>
+
 #define OP TANDEM_FUZZ_OP
 
 namespace tandem::fuzz {
@@ -49,6 +51,14 @@ std::vector<Op> pattern_ops() {
        OP("complex.add_", write_complex_pair, kInPlace | kNoOverlap, x.add_(y)),
        OP("neg_view.add_", write, kInPlace | kNoResult, at::_neg_view(x).add_(c)),
        OP("neg_view.zero_", write, kInPlace | kNoResult, at::_neg_view(x).zero_())});
+  add(all, WrappedNumbers,
+      {OP("wrapped", sizes_only, kNoGradient, at::native::wrapped_scalar_tensor(c)),
+       OP("wrapped.int", sizes_only, kNoGradient, at::native::wrapped_scalar_tensor(i)),
+       OP("wrapped.bool", sizes_only, kNoGradient, at::native::wrapped_scalar_tensor(j != 0)),
+       OP("wrapped.add", numeric, kPlain, at::native::wrapped_scalar_tensor(c) + x),
+       OP("wrapped.mul", numeric, kPlain, x * at::native::wrapped_scalar_tensor(c)),
+       OP("wrapped.where", with_mask, kPlain,
+          at::where(y, x, at::native::wrapped_scalar_tensor(c)))});
   return all;
 }
 

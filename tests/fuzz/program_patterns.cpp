@@ -25,6 +25,8 @@ constexpr std::array kPatterns = {
                "custom functions with set_materialize_grads(false) that ask what is defined"},
     PatternRow{ProgramPattern::LazyViews, "lazy_views", false,
                "conjugated and negated views as arguments, read and written through"},
+    PatternRow{ProgramPattern::WrappedNumbers, "wrapped_numbers", false,
+               "tensors that stand for numbers, as arguments and inside"},
 };
 
 }  // namespace

@@ -9,7 +9,14 @@
 namespace tandem::fuzz {
 
 /// Things that only some programs do. Each has found errors that no other program shows.
-enum class ProgramPattern { LeafViews, EntryReuse, MixedBackward, UndefinedTangents, LazyViews };
+enum class ProgramPattern {
+  LeafViews,
+  EntryReuse,
+  MixedBackward,
+  UndefinedTangents,
+  LazyViews,
+  WrappedNumbers
+};
 
 using PatternSet = std::set<ProgramPattern>;
 

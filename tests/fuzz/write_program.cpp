@@ -11,6 +11,7 @@ namespace {
 constexpr const char* kHead = R"(#include <tandem/tandem.h>
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ScalarOps.h>
 #include <torch/torch.h>
 
 #include <cstring>
