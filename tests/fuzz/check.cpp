@@ -130,6 +130,18 @@ bool replaces(const Op& op) {
   return true;
 }
 
+/// Some dtype has 16 bits.
+bool computes_in_short(const ProgramSpec& spec) {
+  for (const Origin* origin : {&spec.arguments, &spec.closure}) {
+    for (const Leaf& leaf : origin->leaves) {
+      if (leaf.dtype == at::kHalf || leaf.dtype == at::kBFloat16) return true;
+    }
+  }
+  return any_op_in(spec, [](const Op& op) {
+    return op.name == "to.bfloat16" || op.name == "to.half" || op.name == "to.short";
+  });
+}
+
 /// Gradients in float64 may come from float32.
 bool computes_in_float(const ProgramSpec& spec) {
   for (const Origin* origin : {&spec.arguments, &spec.closure}) {
@@ -185,7 +197,7 @@ Settings settings_of(const ProgramSpec& spec, const Interpreter& interpreter) {
       test::backend_rounds() ||  // it fuses, too
       (partitioner != nullptr && std::string_view(partitioner) == "min_cut_recompute");
   if (computes_in_float(spec)) settings.least_eps = std::numeric_limits<float>::epsilon();
-  if (any_op_in(spec, [](const Op& op) { return op.name == "to.bfloat16"; })) {
+  if (computes_in_short(spec)) {
     settings.rounding_eps = kRoundingBFloat16Eps;
     settings.least_eps = std::numeric_limits<c10::BFloat16>::epsilon();
   }

@@ -299,6 +299,17 @@ class Generator {
           (at::isFloatingType(leaf.dtype) || at::isComplexType(leaf.dtype)) && random_.percent(75);
       origin.leaves.push_back(leaf);
     }
+    if (has(ProgramPattern::ShortScalars)) {
+      Leaf& wide = origin.leaves[0];
+      wide.dtype = random_.one_of({at::kHalf, at::kBFloat16});
+      wide.requires_grad = random_.percent(75);
+      Leaf& scalar = origin.leaves.emplace_back();
+      scalar.dtype =
+          random_.one_of({at::kHalf, at::kBFloat16, at::kFloat, at::kFloat, at::kDouble,
+                          at::kDouble, at::kLong, at::kByte, at::kBool, at::kComplexFloat});
+      scalar.requires_grad =
+          !at::isIntegralType(scalar.dtype, /*includeBool=*/true) && random_.percent(40);
+    }
     const Interpreter interpreter(program_, false);
     Tensors live = interpreter.make(origin);
     Chooser chooser(random_, live);
@@ -318,6 +329,9 @@ class Generator {
       if (!statement.op->pattern(chooser, statement)) continue;
       if (!execute(chooser, statement)) continue;
       origin.statements.push_back(statement);
+    }
+    if (has(ProgramPattern::ShortScalars)) {
+      origin.given = {0, static_cast<int>(origin.leaves.size()) - 1};
     }
     if (has(ProgramPattern::WrappedNumbers)) give_numbers(chooser, origin);
     const int64_t count = random_.between(1, 3);

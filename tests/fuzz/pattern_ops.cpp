@@ -59,6 +59,23 @@ std::vector<Op> pattern_ops() {
        OP("wrapped.mul", numeric, kPlain, x * at::native::wrapped_scalar_tensor(c)),
        OP("wrapped.where", with_mask, kPlain,
           at::where(y, x, at::native::wrapped_scalar_tensor(c)))});
+  add(all, ShortScalars,
+      {OP("scalar", scalar, kNoGradient, at::scalar_tensor(c, at::TensorOptions(t))),
+       OP("to.half", floating, kDiscontinuous, x.to(at::kHalf)),
+       OP("to.short", floating, kDiscontinuous, x.to(at::kBFloat16)),
+       OP("scalar.mul", with_scalar, kPlain, y * x), OP("mul.scalar", with_scalar, kPlain, x * y),
+       OP("scalar.add", with_scalar, kPlain, y + x), OP("scalar.sub", with_scalar, kPlain, y - x),
+       OP("sub.scalar", with_scalar, kPlain, x.sub(y, 2)),
+       OP("scalar.div", with_scalar, kPlain, y / (x * x + 1)),
+       OP("scalar.maximum", with_scalar, kPlain, at::maximum(y, x)),
+       OP("scalar.where", with_scalar, kPlain, at::where(x > 0, y, x)),
+       OP("scalar.lt", with_scalar, kDiscontinuous | kNoGradient, y < x),
+       OP("number.mul", with_number, kPlain, at::scalar_tensor(c, at::TensorOptions(t)) * x),
+       OP("number.add", with_number, kPlain, x + at::scalar_tensor(c, at::TensorOptions(t))),
+       OP("number.pow", with_number, kRounds,
+          (x.abs() + 0.5).pow(at::scalar_tensor(2, at::TensorOptions(t)))),
+       OP("scalar.mul_", write_scalar, kInPlace | kNoOverlap, x.mul_(y)),
+       OP("scalar.add_", write_scalar, kInPlace | kNoOverlap, x.add_(y))});
   return all;
 }
 

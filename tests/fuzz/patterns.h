@@ -64,12 +64,17 @@ bool permutation(Chooser& chooser, Statement& statement);  // x, s: an order of 
 bool range(Chooser& chooser, Statement& statement);        // x, i: dimension, j..k: part of it
 bool strided(Chooser& chooser, Statement& statement);      // x, s: sizes; i, j: strides, k: offset
 bool sizes_only(Chooser& chooser, Statement& statement);
-bool pairs(Chooser& chooser, Statement& statement);  // x whose last size is 2, dense
+bool scalar(Chooser& chooser, Statement& statement);  // c, t: a number of any dtype
+bool with_scalar(Chooser& chooser,
+                 Statement& statement);  // x: 16 bits; y: no dimensions, any dtype
+bool with_number(Chooser& chooser, Statement& statement);  // x: 16 bits; c, t: as in scalar
+bool pairs(Chooser& chooser, Statement& statement);        // x whose last size is 2, dense
 
 // writes: x is written
 bool write(Chooser& chooser, Statement& statement);
 bool write_numeric(Chooser& chooser, Statement& statement);
 bool write_pair(Chooser& chooser, Statement& statement);
+bool write_scalar(Chooser& chooser, Statement& statement);  // y: no dimensions, any dtype
 bool write_triple(Chooser& chooser, Statement& statement);
 bool write_masked(Chooser& chooser, Statement& statement);  // y a mask, z of one element
 bool write_dim(Chooser& chooser, Statement& statement);     // i: dimension, y: like x

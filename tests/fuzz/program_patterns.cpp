@@ -27,6 +27,8 @@ constexpr std::array kPatterns = {
                "conjugated and negated views as arguments, read and written through"},
     PatternRow{ProgramPattern::WrappedNumbers, "wrapped_numbers", false,
                "tensors that stand for numbers, as arguments and inside"},
+    PatternRow{ProgramPattern::ShortScalars, "short_scalars", false,
+               "tensors without dimensions, of any dtype, left and right of 16-bit ones"},
 };
 
 }  // namespace

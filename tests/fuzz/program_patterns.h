@@ -15,7 +15,8 @@ enum class ProgramPattern {
   MixedBackward,
   UndefinedTangents,
   LazyViews,
-  WrappedNumbers
+  WrappedNumbers,
+  ShortScalars
 };
 
 using PatternSet = std::set<ProgramPattern>;
