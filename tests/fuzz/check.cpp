@@ -7,12 +7,15 @@
 #include "support/wide_run.h"
 #include "tandem/tandem.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 namespace tandem::fuzz {
 namespace {
@@ -96,6 +99,41 @@ int calls_of(const ProgramSpec& spec) {
     default:
       return kCalls + 1;
   }
+}
+
+/// Bits are compared though the backend rounds, but for those of what is no number.
+class BitJudge : public test::RoundingJudge {
+ public:
+  BitJudge() : before_(std::exchange(test::rounding_judge, this)) {}
+  ~BitJudge() override { test::rounding_judge = before_; }
+  BitJudge(const BitJudge&) = delete;
+  BitJudge& operator=(const BitJudge&) = delete;
+
+  std::optional<std::string> beyond(const at::Tensor& eager,
+                                    const at::Tensor& compiled) const override {
+    const auto real = [](const at::Tensor& tensor) {
+      return (tensor.is_complex() ? at::view_as_real(tensor) : tensor).contiguous();
+    };
+    const at::Tensor a = real(eager), b = real(compiled);
+    if (!a.is_floating_point()) return std::nullopt;
+    const at::Tensor no_numbers = a.isnan().logical_and(b.isnan());
+    const at::Tensor same = a.eq(b).logical_and(a.signbit().eq(b.signbit()));
+    if (same.logical_or(no_numbers).all().item<bool>()) return std::string();
+    std::ostringstream out;
+    out << "bits differ: eager " << a.flatten().slice(0, 0, 8) << ", compiled "
+        << b.flatten().slice(0, 0, 8);
+    std::string text = out.str();
+    std::ranges::replace(text, '\n', ' ');
+    return text;
+  }
+
+ private:
+  const test::RoundingJudge* before_;
+};
+
+/// The program meets special values only in ops whose bits every backend promises.
+bool promises_bits(const ProgramSpec& spec) {
+  return spec.patterns.contains(ProgramPattern::SpecialValues) && !spec.rounds;
 }
 
 using OpTest = bool (*)(const Op&);
@@ -277,6 +315,8 @@ void drop_second_order(Observation& observation) {
 Verdict check(const ProgramSpec& spec) {
   Verdict verdict;
   test::WideRun wide_run;
+  std::optional<BitJudge> bit_judge;
+  if (promises_bits(spec)) bit_judge.emplace();
   Instance eager(spec, false), compiled(spec, true);
   Options options;
   options.mutations = spec.mode == CallMode::Epilogue ? Mutations::epilogue : Mutations::in_graph;

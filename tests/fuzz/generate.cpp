@@ -6,8 +6,10 @@
 #include "fuzz/patterns.h"
 #include "support/same_bits.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
+#include <set>
 
 namespace tandem::fuzz {
 namespace {
@@ -33,6 +35,24 @@ constexpr bool kInferenceInside = false;
 /// Ops whose effect on a closed-over tensor is host code: it happens at the trace.
 bool changes_host_tensor(const Op& op) {
   return op.name == "requires_grad_" || op.name == "custom.marks_dirty";
+}
+
+/// Each element for itself, or the largest and smallest of several.
+bool is_pointwise(const Op& op) {
+  if (op.only_in == ProgramPattern::SpecialValues) return true;
+  static const std::set<std::string_view> names = [] {
+    std::set<std::string_view> all = {"amax", "amin", "max.dim", "min.dim"};
+    for (const Op& row : pointwise_ops()) all.insert(row.name);
+    for (const char* name :
+         {"add_.Scalar", "add_",      "sub_",        "mul_",        "mul_.Scalar",
+          "div_.Scalar", "neg_",      "abs_",        "relu_",       "clamp_",
+          "clamp_min_",  "hardtanh_", "leaky_relu_", "threshold_",  "copy_",
+          "zero_",       "fill_",     "select.add_", "narrow.mul_", "narrow.zero_"}) {
+      all.insert(name);
+    }
+    return all;
+  }();
+  return names.contains(op.name);
 }
 
 /// Expressions that ask a tensor for its sizes: a closed-over one is asked itself, and does not
@@ -66,13 +86,20 @@ const std::array<Ops, kKinds>& ops_by_kind() {
   return table;
 }
 
-bool is_tame(const at::Tensor& tensor) {
+/// What is left of the rules in programs that break them on purpose.
+struct Limits {
+  double largest = kLargestValue;
+  bool special = false;  // whatever the values
+};
+
+bool is_tame(const at::Tensor& tensor, const Limits& limits) {
   if (!tensor.defined()) return true;
   if (tensor.numel() > kLargestNumel || tensor.numel() == 0) return false;
+  if (limits.special) return true;
   if (!tensor.is_floating_point() && !tensor.is_complex()) return true;
   const at::NoGradGuard no_grad;
   const at::Tensor largest = tensor.detach().abs().max();
-  return largest.item<double>() <= kLargestValue;  // false for NaN, too
+  return largest.item<double>() <= limits.largest;  // false for NaN, too
 }
 
 const void* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
@@ -119,6 +146,11 @@ class Generator {
     if (has(ProgramPattern::EntryReuse)) {
       program_.variation = Variation::Apart;
       weights_[Write] += 3;
+    }
+    if (has(ProgramPattern::SpecialValues)) {
+      limits_.special = true;
+      program_.rounds = program_.rounds && !bits_promised_;
+      weights_[Layer] = weights_[Draw] = 0;
     }
     const Interpreter interpreter(program_, false);
     const Tensors arguments = interpreter.make(program_.arguments);
@@ -310,6 +342,11 @@ class Generator {
       scalar.requires_grad =
           !at::isIntegralType(scalar.dtype, /*includeBool=*/true) && random_.percent(40);
     }
+    if (has(ProgramPattern::SpecialValues)) {
+      for (Leaf& leaf : origin.leaves) {
+        if (random_.percent(70)) leaf.fill = Fill::Special;
+      }
+    }
     const Interpreter interpreter(program_, false);
     Tensors live = interpreter.make(origin);
     Chooser chooser(random_, live);
@@ -362,6 +399,7 @@ class Generator {
       }
     }
     if (!is_promised(op, chooser, statement)) return false;
+    if (limits_.special && !bits_promised_ && sums_gradients(chooser, statement)) return false;
     if (!bits_promised_ && op.has(kDiscontinuous) &&
         (in_loop_ || reads_inexact(chooser, statement)))
       return false;
@@ -393,7 +431,7 @@ class Generator {
       run_op(probe, scratch, generator_);
       size_t count = 0;
       for (size_t index = variables; index < scratch.size(); ++index) {
-        if (!is_tame(scratch[index])) {
+        if (!is_tame(scratch[index], limits_)) {
           if (writes) throw Wild{};
           return false;
         }
@@ -401,7 +439,7 @@ class Generator {
       }
       if (writes) {
         for (int operand : statement.operands) {
-          if (!is_tame(chooser.value(operand))) throw Wild{};
+          if (!is_tame(chooser.value(operand), limits_)) throw Wild{};
         }
       }
       if (op.has(kNoResult)) count = 0;
@@ -528,7 +566,31 @@ class Generator {
     seen_gaps_ = true;
     return true;
   }
+  /// Ops that say something about special values: each element by itself, or moved.
+  bool may_use_special(const Op& op) const {
+    if (op.has(kRandom)) return false;
+    if (bits_promised_) return true;
+    // Judged by bits or, if the program rounds, by where numbers are.
+    const bool moves = op.has(kView) && !op.name.starts_with("expand") &&
+                       op.name != "broadcast_tensors" && op.name != "unfold";
+    if (program_.rounds) return !op.has(kDiscontinuous) && (is_pointwise(op) || moves);
+    return !op.has(kRounds) && !op.has(kEagerBits) && !op.has(kOtherFormula) &&
+           !op.has(kInnerGrad) && (is_pointwise(op) || moves);
+  }
+
+  /// Operands that are expanded, or repeated: their gradients are sums.
+  static bool sums_gradients(const Chooser& chooser, const Statement& statement) {
+    for (const Statement& before : chooser.before) {
+      if (before.op->name == "refit") return true;
+    }
+    const auto sizes = [&](int operand) { return chooser.value(operand).sizes(); };
+    return std::ranges::any_of(statement.operands, [&](int operand) {
+      return sizes(operand) != sizes(statement.operands[0]);
+    });
+  }
+
   bool may_use(const Op& op) {
+    if (has(ProgramPattern::SpecialValues) && !may_use_special(op)) return false;
     if (program_.rounds) return !op.has(kDiscontinuous);
     if (op.has(kRounds)) {
       if (seen_gaps_) return false;
@@ -672,7 +734,7 @@ class Generator {
         throw Wild{};
       }
       for (const at::Tensor& tensor : chooser.live) {
-        if (!is_tame(tensor)) throw Wild{};
+        if (!is_tame(tensor, limits_)) throw Wild{};
       }
     }
     return wanted;
@@ -840,6 +902,7 @@ class Generator {
   Random& random_;
   ProgramSpec program_{};
   std::array<int64_t, kKinds> weights_{};
+  Limits limits_{};
   Ops pattern_ops_{};  // of the patterns that the program has
   at::ScalarType dtype_ = at::kDouble;
   at::Generator generator_ = at::detail::createCPUGenerator(1);

@@ -74,13 +74,7 @@ Tensors Interpreter::call(const Function& function, Tensors parameters) const {
 Tensors Interpreter::make(const Origin& origin) const {
   Tensors variables;
   for (const Leaf& leaf : origin.leaves) {
-    at::Tensor tensor;
-    if (at::isIntegralType(leaf.dtype, /*includeBool=*/true)) {
-      tensor = torch::randint(0, leaf.dtype == at::kBool ? 2 : 4, leaf.sizes, leaf.dtype);
-    } else {
-      tensor = torch::randn(leaf.sizes, leaf.dtype);
-    }
-    variables.push_back(tensor.set_requires_grad(leaf.requires_grad));
+    variables.push_back(fill(leaf).set_requires_grad(leaf.requires_grad));
   }
   size_t count = variables.size();
   for (const Statement& statement : origin.statements) {
@@ -91,6 +85,20 @@ Tensors Interpreter::make(const Origin& origin) const {
   variables.resize(count);
   run(origin.statements, variables);
   return variables;
+}
+
+at::Tensor fill(const Leaf& leaf) {
+  if (at::isIntegralType(leaf.dtype, /*includeBool=*/true)) {
+    return torch::randint(0, leaf.dtype == at::kBool ? 2 : 4, leaf.sizes, leaf.dtype);
+  }
+  if (leaf.fill == Fill::Special) {
+    const at::Tensor values = torch::tensor(
+        {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e30, -1e30, 3e38, 1e15, 1e-40, -1e-310, 1.0, -2.5},
+        at::kDouble);
+    const at::Tensor which = torch::randint(0, values.numel(), leaf.sizes, at::kLong);
+    return values.index({which}).to(leaf.dtype);
+  }
+  return torch::randn(leaf.sizes, leaf.dtype);
 }
 
 at::Tensor apart(const at::Tensor& tensor) {

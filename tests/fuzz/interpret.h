@@ -32,6 +32,9 @@ class Interpreter {
   std::vector<Boxed> inner_{};
 };
 
+/// Data for a leaf; draws from the default generator.
+at::Tensor fill(const Leaf& leaf);
+
 /// The same tensor in memory of its own, with a history if it has one.
 at::Tensor apart(const at::Tensor& tensor);
 

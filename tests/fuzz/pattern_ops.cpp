@@ -76,6 +76,30 @@ std::vector<Op> pattern_ops() {
           (x.abs() + 0.5).pow(at::scalar_tensor(2, at::TensorOptions(t)))),
        OP("scalar.mul_", write_scalar, kInPlace | kNoOverlap, x.mul_(y)),
        OP("scalar.add_", write_scalar, kInPlace | kNoOverlap, x.add_(y))});
+  add(all, SpecialValues,
+      {OP("special", sizes_only, kNoGradient,
+          torch::tensor({0.0, -0.0, INFINITY, -INFINITY, NAN}, at::TensorOptions(t))),
+       OP("maximum.neg", floating, kPlain, x.maximum(-x)),
+       OP("minimum.neg", floating, kPlain, x.minimum(-x)),
+       OP("fmax.neg", floating, kPlain, x.fmax(-x)),
+       OP("fmin", floating_pair, kPlain, x.fmin(y)),
+       OP("clamp.zeros", floating, kPlain, x.clamp(-0.0, 0.0)),
+       OP("clamp_min.zero", floating, kPlain, x.clamp_min(0.0)),
+       OP("clamp_max.zero", floating, kPlain, x.clamp_max(-0.0)),
+       OP("amax.both", floating_dim, kPlain, at::stack({x, -x}).amax(0)),
+       OP("amin.both", floating_dim, kPlain, at::stack({x, -x}).amin(0)),
+       OP("copysign", floating_pair, kPlain, x.copysign(y)),
+       OP("signbit", floating, kNoGradient, x.signbit()),
+       OP("isfinite", floating, kNoGradient, x.isfinite()),
+       OP("nan_to_num.values", floating, kPlain, x.nan_to_num(c, 2.0, -2.0)),
+       OP("mul.zero", floating, kPlain, x * 0),
+       OP("div.plain", floating_pair, kPlain, x / y),
+       OP("pow.half", floating, kRounds, x.to(at::kHalf).pow(0.5)),
+       OP("pow.minus_half", floating, kRounds, x.to(at::kHalf).pow(-0.5)),
+       OP("pow.root", floating, kRounds, x.pow(0.5)),
+       OP("sqrt.plain", floating, kPlain, x.sqrt()),
+       OP("to.int", floating, kDiscontinuous | kNoGradient, x.to(at::kInt)),
+       OP("relu_.zero", write, kInPlace, x.neg_().relu_())});
   return all;
 }
 

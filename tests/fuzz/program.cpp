@@ -52,7 +52,8 @@ void print(std::ostream& out, const char* name, const Origin& origin) {
   for (size_t index = 0; index < origin.leaves.size(); ++index) {
     const Leaf& leaf = origin.leaves[index];
     out << "  v" << index << " = leaf " << c10::toString(leaf.dtype) << at::IntArrayRef(leaf.sizes)
-        << (leaf.requires_grad ? " requires grad" : "") << '\n';
+        << (leaf.requires_grad ? " requires grad" : "")
+        << (leaf.fill == Fill::Special ? " of special values" : "") << '\n';
   }
   print(out, origin.statements, 1);
   out << "  given";

@@ -36,11 +36,15 @@ struct Statement {
   bool on_view = false, on_written = false, on_drawn = false, requires_grad = false;
 };
 
+/// What a leaf holds: draws around 0, or of a few values most of which are special.
+enum class Fill { Normal, Special };
+
 /// A tensor from nowhere: where gradients may arrive.
 struct Leaf {
   std::vector<int64_t> sizes{};
   at::ScalarType dtype = at::kDouble;
   bool requires_grad = false;
+  Fill fill = Fill::Normal;
 };
 
 /// Makes the tensors that a function works on: leaves are variables 0, 1, ..., then statements run

@@ -29,6 +29,8 @@ constexpr std::array kPatterns = {
                "tensors that stand for numbers, as arguments and inside"},
     PatternRow{ProgramPattern::ShortScalars, "short_scalars", false,
                "tensors without dimensions, of any dtype, left and right of 16-bit ones"},
+    PatternRow{ProgramPattern::SpecialValues, "special_values", false,
+               "data with both zeros, infinities, no numbers, huge and denormal ones"},
 };
 
 }  // namespace

@@ -16,7 +16,8 @@ enum class ProgramPattern {
   UndefinedTangents,
   LazyViews,
   WrappedNumbers,
-  ShortScalars
+  ShortScalars,
+  SpecialValues
 };
 
 using PatternSet = std::set<ProgramPattern>;

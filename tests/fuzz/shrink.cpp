@@ -221,6 +221,7 @@ bool simplify_leaf(ProgramSpec& program, size_t number) {
   for (Origin* origin : {&program.arguments, &program.closure}) {
     if (number < origin->leaves.size()) {
       origin->leaves[number].requires_grad = false;
+      origin->leaves[number].fill = Fill::Normal;
       return true;
     }
     number -= origin->leaves.size();

@@ -36,10 +36,20 @@ void assign(std::vector<at::Tensor*> targets, const Value& value) {
   const Tensors list = packed(value);
   for (size_t i = 0; i < targets.size(); ++i) *targets[i] = i < list.size() ? list[i] : at::Tensor();
 }
-inline at::Tensor leaf(std::vector<int64_t> sizes, at::ScalarType dtype, bool requires_grad) {
-  const at::Tensor tensor = at::isIntegralType(dtype, true)
-                                ? torch::randint(0, dtype == at::kBool ? 2 : 4, sizes, dtype)
-                                : torch::randn(sizes, dtype);
+enum class Fill { Normal, Special };
+inline at::Tensor leaf(std::vector<int64_t> sizes, at::ScalarType dtype, bool requires_grad,
+                       Fill fill = Fill::Normal) {
+  at::Tensor tensor;
+  if (at::isIntegralType(dtype, true)) {
+    tensor = torch::randint(0, dtype == at::kBool ? 2 : 4, sizes, dtype);
+  } else if (fill == Fill::Special) {
+    const at::Tensor values = torch::tensor(
+        {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e30, -1e30, 3e38, 1e15, 1e-40, -1e-310, 1.0, -2.5},
+        at::kDouble);
+    tensor = values.index({torch::randint(0, values.numel(), sizes, at::kLong)}).to(dtype);
+  } else {
+    tensor = torch::randn(sizes, dtype);
+  }
   return tensor.set_requires_grad(requires_grad);
 }
 inline at::Tensor apart(const at::Tensor& tensor) {
@@ -173,9 +183,9 @@ Seen observe(Program& program, const std::function<Tensors(Tensors)>& call, int 
 
 bool close(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
-  if (at::equal(a, b)) return true;
+  if (at::equal(a, b)) return !a.is_floating_point() || at::equal(a.signbit(), b.signbit());
   if (!a.is_floating_point() && !a.is_complex()) return false;
-  return at::allclose(a, b, 1e-5, a.scalar_type() == at::kDouble ? 1e-10 : 1e-3);
+  return at::allclose(a, b, 1e-5, a.scalar_type() == at::kDouble ? 1e-10 : 1e-3, true);
 }
 
 int compare(const Seen& eager, const Seen& compiled, int call) {
@@ -309,7 +319,8 @@ void write_origin(std::ostream& out, const Origin& origin, Variation variation) 
     out << "}, at::k" << c10::toString(leaf.dtype) << ", ";
     const bool flips = variation == Variation::FlipGrad &&
                        (at::isFloatingType(leaf.dtype) || at::isComplexType(leaf.dtype));
-    out << (leaf.requires_grad ? "true" : "false") << (flips ? " != varied" : "") << ");\n";
+    out << (leaf.requires_grad ? "true" : "false") << (flips ? " != varied" : "")
+        << (leaf.fill == Fill::Special ? ", Fill::Special" : "") << ");\n";
   }
   std::vector<int> all;
   for (int number = 0; number < count; ++number) all.push_back(number);
