@@ -89,12 +89,13 @@ const std::array<Ops, kKinds>& ops_by_kind() {
 /// What is left of the rules in programs that break them on purpose.
 struct Limits {
   double largest = kLargestValue;
+  int64_t numel = kLargestNumel;
   bool special = false;  // whatever the values
 };
 
 bool is_tame(const at::Tensor& tensor, const Limits& limits) {
   if (!tensor.defined()) return true;
-  if (tensor.numel() > kLargestNumel || tensor.numel() == 0) return false;
+  if (tensor.numel() > limits.numel || tensor.numel() == 0) return false;
   if (limits.special) return true;
   if (!tensor.is_floating_point() && !tensor.is_complex()) return true;
   const at::NoGradGuard no_grad;
@@ -129,6 +130,7 @@ class Generator {
     weights_[Draw] = random_.one_of({0, 0, 0, 1});
     // Only in float32 does a run in float64 tell the truth.
     dtype_ = random_.percent(bits_promised_ ? 70 : 30) ? at::kDouble : at::kFloat;
+    heed_patterns();
     if (has(ProgramPattern::EntryReuse) && random_.percent(70)) {
       parts_origin(program_.arguments);
     } else {
@@ -143,15 +145,7 @@ class Generator {
                                            : Around::Nothing;
     program_.variation = random_.one_of({Variation::None, Variation::None, Variation::None,
                                          Variation::NoGrad, Variation::FlipGrad, Variation::Wider});
-    if (has(ProgramPattern::EntryReuse)) {
-      program_.variation = Variation::Apart;
-      weights_[Write] += 3;
-    }
-    if (has(ProgramPattern::SpecialValues)) {
-      limits_.special = true;
-      program_.rounds = program_.rounds && !bits_promised_;
-      weights_[Layer] = weights_[Draw] = 0;
-    }
+    if (has(ProgramPattern::EntryReuse)) program_.variation = Variation::Apart;
     const Interpreter interpreter(program_, false);
     const Tensors arguments = interpreter.make(program_.arguments);
     const Tensors closure = interpreter.make(program_.closure);
@@ -200,6 +194,22 @@ class Generator {
   std::vector<int64_t> some_sizes() {
     return random_.one_of<std::vector<int64_t>>(
         {{2, 3}, {3}, {2, 2}, {4}, {}, {1, 3}, {2, 1, 2}, {3, 2}, {6}, {1}, {4, 2}});
+  }
+
+  /// What the patterns of the program change for all of it.
+  void heed_patterns() {
+    if (has(ProgramPattern::EntryReuse)) weights_[Write] += 3;
+    if (has(ProgramPattern::SpecialValues)) {
+      limits_.special = true;
+      program_.rounds = program_.rounds && !bits_promised_;
+      weights_[Layer] = weights_[Draw] = 0;
+    }
+    if (has(ProgramPattern::LargeMean)) {
+      limits_.largest = 1e9;
+      limits_.numel = 4 * kLargestNumel;
+      dtype_ = at::kFloat;
+      weights_[Reduction] += 3;
+    }
   }
 
   bool has(ProgramPattern pattern) const { return program_.patterns.contains(pattern); }
@@ -341,6 +351,11 @@ class Generator {
                           at::kDouble, at::kLong, at::kByte, at::kBool, at::kComplexFloat});
       scalar.requires_grad =
           !at::isIntegralType(scalar.dtype, /*includeBool=*/true) && random_.percent(40);
+    }
+    if (has(ProgramPattern::LargeMean)) {
+      origin.leaves[0].fill = Fill::LargeMean;
+      origin.leaves[0].dtype = dtype_;
+      origin.leaves[0].sizes = {2, random_.between(3, 40)};
     }
     if (has(ProgramPattern::SpecialValues)) {
       for (Leaf& leaf : origin.leaves) {

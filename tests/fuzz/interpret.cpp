@@ -98,7 +98,8 @@ at::Tensor fill(const Leaf& leaf) {
     const at::Tensor which = torch::randint(0, values.numel(), leaf.sizes, at::kLong);
     return values.index({which}).to(leaf.dtype);
   }
-  return torch::randn(leaf.sizes, leaf.dtype);
+  const at::Tensor drawn = torch::randn(leaf.sizes, leaf.dtype);
+  return leaf.fill == Fill::LargeMean ? drawn + 10000 : drawn;
 }
 
 at::Tensor apart(const at::Tensor& tensor) {

@@ -100,6 +100,16 @@ std::vector<Op> pattern_ops() {
        OP("sqrt.plain", floating, kPlain, x.sqrt()),
        OP("to.int", floating, kDiscontinuous | kNoGradient, x.to(at::kInt)),
        OP("relu_.zero", write, kInPlace, x.neg_().relu_())});
+  add(all, LargeMean,
+      {OP("rows.layer_norm", floating_dim, kRounds, at::layer_norm(x, {x.size(-1)})),
+       OP("rows.std", floating_dim, kRounds, x.std(-1, /*unbiased=*/false)),
+       OP("rows.var", floating_dim, kRounds, x.var(-1, /*unbiased=*/false)),
+       OP("rows.softmax", floating_dim, kRounds, x.softmax(-1)),
+       OP("rows.logsumexp", floating_dim, kRounds, x.logsumexp(-1)),
+       OP("rows.mean", floating_dim, kRounds, x.mean(-1)),
+       OP("long.sum", floating, kRounds, (x.flatten().select(0, 0) * 0 + 0.1).expand(60000).sum()),
+       OP("long.mean", floating, kRounds,
+          (x.flatten().select(0, 0) * 0 + 0.1).expand(60000).mean())});
   return all;
 }
 

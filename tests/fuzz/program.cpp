@@ -53,7 +53,10 @@ void print(std::ostream& out, const char* name, const Origin& origin) {
     const Leaf& leaf = origin.leaves[index];
     out << "  v" << index << " = leaf " << c10::toString(leaf.dtype) << at::IntArrayRef(leaf.sizes)
         << (leaf.requires_grad ? " requires grad" : "")
-        << (leaf.fill == Fill::Special ? " of special values" : "") << '\n';
+        << (leaf.fill == Fill::Special     ? " of special values"
+            : leaf.fill == Fill::LargeMean ? " of large mean"
+                                           : "")
+        << '\n';
   }
   print(out, origin.statements, 1);
   out << "  given";

@@ -36,8 +36,8 @@ struct Statement {
   bool on_view = false, on_written = false, on_drawn = false, requires_grad = false;
 };
 
-/// What a leaf holds: draws around 0, or of a few values most of which are special.
-enum class Fill { Normal, Special };
+/// What a leaf holds: draws around 0, of a few values most of which are special, or around 10,000.
+enum class Fill { Normal, Special, LargeMean };
 
 /// A tensor from nowhere: where gradients may arrive.
 struct Leaf {

@@ -31,6 +31,8 @@ constexpr std::array kPatterns = {
                "tensors without dimensions, of any dtype, left and right of 16-bit ones"},
     PatternRow{ProgramPattern::SpecialValues, "special_values", false,
                "data with both zeros, infinities, no numbers, huge and denormal ones"},
+    PatternRow{ProgramPattern::LargeMean, "large_mean", false,
+               "data whose mean is much larger than its deviation, and long sums"},
 };
 
 }  // namespace

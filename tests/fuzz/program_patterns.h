@@ -17,7 +17,8 @@ enum class ProgramPattern {
   LazyViews,
   WrappedNumbers,
   ShortScalars,
-  SpecialValues
+  SpecialValues,
+  LargeMean
 };
 
 using PatternSet = std::set<ProgramPattern>;

@@ -36,7 +36,7 @@ void assign(std::vector<at::Tensor*> targets, const Value& value) {
   const Tensors list = packed(value);
   for (size_t i = 0; i < targets.size(); ++i) *targets[i] = i < list.size() ? list[i] : at::Tensor();
 }
-enum class Fill { Normal, Special };
+enum class Fill { Normal, Special, LargeMean };
 inline at::Tensor leaf(std::vector<int64_t> sizes, at::ScalarType dtype, bool requires_grad,
                        Fill fill = Fill::Normal) {
   at::Tensor tensor;
@@ -49,6 +49,7 @@ inline at::Tensor leaf(std::vector<int64_t> sizes, at::ScalarType dtype, bool re
     tensor = values.index({torch::randint(0, values.numel(), sizes, at::kLong)}).to(dtype);
   } else {
     tensor = torch::randn(sizes, dtype);
+    if (fill == Fill::LargeMean) tensor = tensor + 10000;
   }
   return tensor.set_requires_grad(requires_grad);
 }
@@ -320,7 +321,10 @@ void write_origin(std::ostream& out, const Origin& origin, Variation variation) 
     const bool flips = variation == Variation::FlipGrad &&
                        (at::isFloatingType(leaf.dtype) || at::isComplexType(leaf.dtype));
     out << (leaf.requires_grad ? "true" : "false") << (flips ? " != varied" : "")
-        << (leaf.fill == Fill::Special ? ", Fill::Special" : "") << ");\n";
+        << (leaf.fill == Fill::Special     ? ", Fill::Special"
+            : leaf.fill == Fill::LargeMean ? ", Fill::LargeMean"
+                                           : "")
+        << ");\n";
   }
   std::vector<int> all;
   for (int number = 0; number < count; ++number) all.push_back(number);
