@@ -158,7 +158,7 @@ class Generator {
       // An earlier call may have written it.
       if (!bits_promised_) inexact_.insert(storage_of(live[index]));
     }
-    may_raise_ = random_.percent(3);
+    may_raise_ = random_.percent(3) || has(ProgramPattern::UnfitNumbers);
     function(program_.function, live, random_.between(2, 14));
     further(first_closed, live);
     leave_traces(live);
@@ -210,6 +210,7 @@ class Generator {
       dtype_ = at::kFloat;
       weights_[Reduction] += 3;
     }
+    limits_.special = limits_.special || has(ProgramPattern::UnfitNumbers);
   }
 
   bool has(ProgramPattern pattern) const { return program_.patterns.contains(pattern); }
@@ -414,7 +415,8 @@ class Generator {
       }
     }
     if (!is_promised(op, chooser, statement)) return false;
-    if (limits_.special && !bits_promised_ && sums_gradients(chooser, statement)) return false;
+    if (has(ProgramPattern::SpecialValues) && !bits_promised_ && sums_gradients(chooser, statement))
+      return false;
     if (!bits_promised_ && op.has(kDiscontinuous) &&
         (in_loop_ || reads_inexact(chooser, statement)))
       return false;
@@ -468,6 +470,11 @@ class Generator {
     } catch (const c10::Error&) {
       if (chooser.may_raise && random_.percent(50)) {
         raised_ = true;
+        // What raises only when it is computed must be asked for.
+        if (op.only_in == ProgramPattern::UnfitNumbers && !writes) {
+          statement.results = {chooser.new_variable()};
+          raising_ = statement.results[0];
+        }
         return true;
       }
       return false;
@@ -834,6 +841,7 @@ class Generator {
       if (result) function.results.push_back(*result);
     }
     return_both(function);
+    if (raising_) function.results.push_back(*raising_);
     if (random_.percent(6) && !function.results.empty()) {
       function.results.push_back(function.results.front());
     }
@@ -928,6 +936,7 @@ class Generator {
   bool lost_zeros_ = false;           // a product of one element
   std::set<const void*> folded_{};    // storages of products that are views inside
   std::set<const void*> expanded_{};  // storages of which expand() has made a view
+  std::optional<int> raising_{};      // what would hold the result of the op that raises
   bool may_raise_ = false, raised_ = false, in_loop_ = false;
   bool in_enable_grad_ = false;
   bool used_custom_ = false;

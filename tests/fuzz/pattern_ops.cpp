@@ -110,6 +110,29 @@ std::vector<Op> pattern_ops() {
        OP("long.sum", floating, kRounds, (x.flatten().select(0, 0) * 0 + 0.1).expand(60000).sum()),
        OP("long.mean", floating, kRounds,
           (x.flatten().select(0, 0) * 0 + 0.1).expand(60000).mean())});
+  add(all, UnfitNumbers,
+      {OP("unfit.masked_fill", unfit, kDiscontinuous, x.to(t).masked_fill(x.ne(0), c)),
+       OP("unfit.masked_fill_", unfit, kDiscontinuous, x.to(t).clone().masked_fill_(x.ne(0), c)),
+       OP("unfit.fill_", unfit, kDiscontinuous, x.to(t).clone().fill_(c)),
+       OP("unfit.full", unfit, kDiscontinuous | kNoGradient,
+          at::full({2}, c, at::TensorOptions(t))),
+       OP("unfit.full_like", unfit, kDiscontinuous | kNoGradient, at::full_like(x.to(t), c)),
+       OP("unfit.scalar", unfit, kDiscontinuous | kNoGradient,
+          at::scalar_tensor(c, at::TensorOptions(t))),
+       OP("unfit.clamp", unfit, kDiscontinuous, x.to(t).clamp(-1, c)),
+       OP("unfit.clamp_max_", unfit, kDiscontinuous, x.to(t).clone().clamp_max_(c)),
+       OP("unfit.alpha", unfit, kDiscontinuous, x.to(t).add(x.to(t), c)),
+       OP("unfit.add_", unfit, kDiscontinuous, x.to(t).clone().add_(c)),
+       OP("unfit.mul", unfit, kDiscontinuous, x.to(t) * c),
+       OP("unfit.pow", unfit, kDiscontinuous, x.to(t).pow(c)),
+       OP("unfit.where", unfit, kDiscontinuous, at::where(x.ne(0), x.to(t), c)),
+       OP("unfit.eq", unfit, kDiscontinuous | kNoGradient, x.to(t).eq(c)),
+       OP("unfit.threshold", unfit, kDiscontinuous, at::threshold(x.to(t), 0.5, c)),
+       OP("unfit.pad", unfit, kDiscontinuous, at::constant_pad_nd(x.to(t).flatten(), {1, 0}, c)),
+       OP("unfit.index_fill", unfit, kDiscontinuous,
+          x.to(t).flatten().index_fill(0, at::arange(1), c)),
+       OP("unfit.write_", unfit, kInPlace | kDiscontinuous, x.masked_fill_(x.ne(0), c)),
+       OP("unfit.fill.write_", unfit, kInPlace | kDiscontinuous, x.fill_(c))});
   return all;
 }
 

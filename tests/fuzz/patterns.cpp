@@ -1,6 +1,7 @@
 #include "fuzz/patterns.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace tandem::fuzz::patterns {
@@ -436,6 +437,14 @@ bool with_scalar(Chooser& chooser, Statement& statement) {
   const auto y = chooser.pick([](const at::Tensor& tensor) { return tensor.dim() == 0; });
   if (!y) return false;
   statement.operands.push_back(*y);
+  return true;
+}
+bool unfit(Chooser& chooser, Statement& statement) {
+  if (!numeric(chooser, statement)) return false;
+  statement.dtype = chooser.random.one_of({at::kHalf, at::kByte, at::kChar, at::kShort, at::kInt,
+                                           at::kLong, at::kBFloat16, at::kFloat, at::kBool});
+  statement.c = chooser.random.one_of({1e5, 300.0, -1.0, 70000.0, 3e9, 1e19, 1e39, 2.0, -129.0});
+  if (chooser.random.percent(20)) statement.c = INFINITY;
   return true;
 }
 bool with_number(Chooser& chooser, Statement& statement) {

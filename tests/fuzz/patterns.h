@@ -67,6 +67,8 @@ bool sizes_only(Chooser& chooser, Statement& statement);
 bool scalar(Chooser& chooser, Statement& statement);  // c, t: a number of any dtype
 bool with_scalar(Chooser& chooser,
                  Statement& statement);  // x: 16 bits; y: no dimensions, any dtype
+bool unfit(Chooser& chooser,
+           Statement& statement);  // x: any number; t: a dtype, c: mostly not of it
 bool with_number(Chooser& chooser, Statement& statement);  // x: 16 bits; c, t: as in scalar
 bool pairs(Chooser& chooser, Statement& statement);        // x whose last size is 2, dense
 

@@ -33,6 +33,8 @@ constexpr std::array kPatterns = {
                "data with both zeros, infinities, no numbers, huge and denormal ones"},
     PatternRow{ProgramPattern::LargeMean, "large_mean", false,
                "data whose mean is much larger than its deviation, and long sums"},
+    PatternRow{ProgramPattern::UnfitNumbers, "unfit_numbers", false,
+               "numbers that the dtype cannot hold: eager raises, mostly"},
 };
 
 }  // namespace

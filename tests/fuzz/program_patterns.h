@@ -18,7 +18,8 @@ enum class ProgramPattern {
   WrappedNumbers,
   ShortScalars,
   SpecialValues,
-  LargeMean
+  LargeMean,
+  UnfitNumbers
 };
 
 using PatternSet = std::set<ProgramPattern>;
