@@ -91,11 +91,13 @@ struct Limits {
   double largest = kLargestValue;
   int64_t numel = kLargestNumel;
   bool special = false;  // whatever the values
+  bool empty = false;    // nothing is a value, too
 };
 
 bool is_tame(const at::Tensor& tensor, const Limits& limits) {
   if (!tensor.defined()) return true;
-  if (tensor.numel() > limits.numel || tensor.numel() == 0) return false;
+  if (tensor.numel() > limits.numel) return false;
+  if (tensor.numel() == 0) return limits.empty;
   if (limits.special) return true;
   if (!tensor.is_floating_point() && !tensor.is_complex()) return true;
   const at::NoGradGuard no_grad;
@@ -210,7 +212,9 @@ class Generator {
       dtype_ = at::kFloat;
       weights_[Reduction] += 3;
     }
-    limits_.special = limits_.special || has(ProgramPattern::UnfitNumbers);
+    limits_.empty = has(ProgramPattern::Empties);
+    // A mean of nothing is no number.
+    limits_.special = limits_.special || limits_.empty || has(ProgramPattern::UnfitNumbers);
   }
 
   bool has(ProgramPattern pattern) const { return program_.patterns.contains(pattern); }
@@ -352,6 +356,10 @@ class Generator {
                           at::kDouble, at::kLong, at::kByte, at::kBool, at::kComplexFloat});
       scalar.requires_grad =
           !at::isIntegralType(scalar.dtype, /*includeBool=*/true) && random_.percent(40);
+    }
+    if (has(ProgramPattern::Empties) && random_.percent(50)) {
+      origin.leaves.back().sizes =
+          random_.one_of<std::vector<int64_t>>({{0}, {0, 3}, {2, 0}, {1, 0, 2}});
     }
     if (has(ProgramPattern::LargeMean)) {
       origin.leaves[0].fill = Fill::LargeMean;

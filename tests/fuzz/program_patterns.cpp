@@ -35,6 +35,8 @@ constexpr std::array kPatterns = {
                "data whose mean is much larger than its deviation, and long sums"},
     PatternRow{ProgramPattern::UnfitNumbers, "unfit_numbers", false,
                "numbers that the dtype cannot hold: eager raises, mostly"},
+    PatternRow{ProgramPattern::Empties, "empties", false,
+               "sizes of zero, empty slices and empty indices"},
 };
 
 }  // namespace

@@ -19,7 +19,8 @@ enum class ProgramPattern {
   ShortScalars,
   SpecialValues,
   LargeMean,
-  UnfitNumbers
+  UnfitNumbers,
+  Empties
 };
 
 using PatternSet = std::set<ProgramPattern>;
