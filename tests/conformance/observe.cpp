@@ -557,6 +557,7 @@ Observation observe(const Program& program, const Call& call, int number,
   observer.look_at_sharing();
   observer.look_at_results();
   observer.look_at_inputs();
+  if (settings.after_call) settings.after_call(inputs);
   observer.differentiate("");
   observer.accumulate();
   if (settings.second_order) observer.differentiate_twice();

@@ -96,6 +96,8 @@ struct Settings {
   bool write_results = true;
   /// Whether gradients are taken with create_graph and differentiated again.
   bool second_order = false;
+  /// What happens between the call and its backward.
+  std::function<void(const Inputs&)> after_call{};
   /// What the caller does next, given the arguments and the results; what it makes is looked at and
   /// differentiated.
   std::function<Tensors(const Tensors&, const Tensors&)> further{};

@@ -65,8 +65,14 @@ struct Instance {
 
   /// For call `number`.
   void prepare(int number) {
+    if (spec.host_changes) set_host(number % 2 == 1 ? 2 : 1.5);
     const bool first_apart = spec.seed % 2 == 1;
     is_apart = spec.variation == Variation::Apart && (number % 2 == 1) != first_apart;
+  }
+
+  /// Between call and backward.
+  void after_call() {
+    if (spec.host_changes) set_host(0.5);
   }
 
   /// For the calls to come.
@@ -81,6 +87,12 @@ struct Instance {
         !arguments.leaves[0].sizes.empty()) {
       ++arguments.leaves[0].sizes[0];
     }
+  }
+
+  void set_host(double number) {
+    Surroundings& surroundings = interpreter.surroundings();
+    surroundings.host_number = number;
+    surroundings.host_tensor = at::scalar_tensor(number / 2, at::kDouble);
   }
 
   const ProgramSpec& spec;
@@ -320,6 +332,10 @@ Verdict check(const ProgramSpec& spec) {
   Instance eager(spec, false), compiled(spec, true);
   Options options;
   options.mutations = spec.mode == CallMode::Epilogue ? Mutations::epilogue : Mutations::in_graph;
+  if (spec.host_changes) {
+    options.closes_over = {&compiled.interpreter.surroundings().host_tensor};
+    options.guard_on = [&] { return compiled.interpreter.surroundings().host_number; };
+  }
   const auto handle = tandem::compile_boxed(
       [&](Tensors arguments) { return compiled.call(std::move(arguments)); }, options);
   const auto program_of = [](const Instance& instance) {
@@ -327,6 +343,8 @@ Verdict check(const ProgramSpec& spec) {
   };
   Settings eager_settings = settings_of(spec, eager.interpreter);
   Settings settings = settings_of(spec, compiled.interpreter);
+  eager_settings.after_call = [&](const Inputs&) { eager.after_call(); };
+  settings.after_call = [&](const Inputs&) { compiled.after_call(); };
   bool earlier_history = false;
   const int calls = calls_of(spec);
   for (int number = 0; number < calls; ++number) {

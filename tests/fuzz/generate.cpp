@@ -212,6 +212,7 @@ class Generator {
       dtype_ = at::kFloat;
       weights_[Reduction] += 3;
     }
+    program_.host_changes = has(ProgramPattern::HostState);
     limits_.empty = has(ProgramPattern::Empties);
     // A mean of nothing is no number.
     limits_.special = limits_.special || limits_.empty || has(ProgramPattern::UnfitNumbers);
@@ -453,7 +454,7 @@ class Generator {
         scratch.emplace_back();
         probe.results.push_back(static_cast<int>(scratch.size()) - 1);
       }
-      run_op(probe, scratch, generator_);
+      run_op(probe, scratch, surroundings_);
       size_t count = 0;
       for (size_t index = variables; index < scratch.size(); ++index) {
         if (!is_tame(scratch[index], limits_)) {
@@ -635,7 +636,11 @@ class Generator {
   }
 
   const Op* draw_op() {
-    if (!pattern_ops_.empty() && random_.percent(30)) return random_.one_of(pattern_ops_);
+    if (!pattern_ops_.empty() && random_.percent(30)) {
+      const Op* op = random_.one_of(pattern_ops_);
+      // A compiled function inside names no host state.
+      if (!in_inner_ || op->only_in != ProgramPattern::HostState) return op;
+    }
     int64_t total = 0;
     for (int64_t weight : weights_) total += weight;
     int64_t at = random_.below(total);
@@ -792,7 +797,9 @@ class Generator {
       }
     }
     const std::set<int> closed_over = std::exchange(closed_over_, closed_inside);
+    in_inner_ = true;
     fill(function, live, size);
+    in_inner_ = false;
     closed_over_ = closed_over;
     if (raised_) throw Wild{};
     program_.inner.push_back(function);
@@ -936,7 +943,7 @@ class Generator {
   Limits limits_{};
   Ops pattern_ops_{};  // of the patterns that the program has
   at::ScalarType dtype_ = at::kDouble;
-  at::Generator generator_ = at::detail::createCPUGenerator(1);
+  Surroundings surroundings_{at::detail::createCPUGenerator(1)};
   std::set<int> closed_over_{};
   const bool bits_promised_ = !test::backend_rounds();
   std::set<const void*> inexact_{};   // storages of values whose bits are not promised
@@ -946,7 +953,7 @@ class Generator {
   std::set<const void*> expanded_{};  // storages of which expand() has made a view
   std::optional<int> raising_{};      // what would hold the result of the op that raises
   bool may_raise_ = false, raised_ = false, in_loop_ = false;
-  bool in_enable_grad_ = false;
+  bool in_enable_grad_ = false, in_inner_ = false;
   bool used_custom_ = false;
   bool seen_gaps_ = false, seen_rounding_ = false;
 };

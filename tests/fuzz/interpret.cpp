@@ -8,7 +8,7 @@
 namespace tandem::fuzz {
 
 Interpreter::Interpreter(const ProgramSpec& program, bool compiled)
-    : generator_(at::detail::createCPUGenerator(program.seed)) {
+    : surroundings_{at::detail::createCPUGenerator(program.seed)} {
   for (const Function& function : program.inner) {
     Boxed body = [this, &function](Tensors parameters) {
       return call(function, std::move(parameters));
@@ -27,7 +27,7 @@ void Interpreter::run(const std::vector<Statement>& statements, Tensors& variabl
   for (const Statement& statement : statements) {
     switch (statement.kind) {
       case StatementKind::Op:
-        run_op(statement, variables, generator_);
+        run_op(statement, variables, surroundings_);
         break;
       case StatementKind::NoGrad: {
         const at::NoGradGuard mode;

@@ -25,10 +25,12 @@ class Interpreter {
   /// All variables of an origin, leaves first; draws from the default generator.
   Tensors make(const Origin& origin) const;
 
-  const at::Generator& generator() const { return generator_; }
+  const at::Generator& generator() const { return *surroundings_.generator; }
+  /// Stays where it is.
+  Surroundings& surroundings() { return surroundings_; }
 
  private:
-  at::Generator generator_;
+  Surroundings surroundings_{};
   std::vector<Boxed> inner_{};
 };
 

@@ -23,6 +23,8 @@ struct Operands {
   double c = 0, d = 0;
   at::ScalarType t = at::kDouble;
   std::optional<at::Generator> g{};
+  double host_number = 0;
+  at::Tensor host_tensor{};
 };
 
 /// Facts about an op that the generator heeds. A set of bits.
@@ -80,14 +82,15 @@ Tensors packed(const std::tuple<T...>& tuple) {
 }
 
 /// A row of the table; the expression is run and printed.
-#define TANDEM_FUZZ_OP(name, pattern, traits, ...)                                    \
-  ::tandem::fuzz::Op {                                                                \
-    name, #__VA_ARGS__,                                                               \
-        [](::tandem::fuzz::Operands& operands) {                                      \
-          [[maybe_unused]] auto& [x, y, z, w, xs, i, j, k, s, c, d, t, g] = operands; \
-          return ::tandem::fuzz::packed(__VA_ARGS__);                                 \
-        },                                                                            \
-        pattern, traits                                                               \
+#define TANDEM_FUZZ_OP(name, pattern, traits, ...)                                     \
+  ::tandem::fuzz::Op {                                                                 \
+    name, #__VA_ARGS__,                                                                \
+        [](::tandem::fuzz::Operands& operands) {                                       \
+          [[maybe_unused]] auto& [x, y, z, w, xs, i, j, k, s, c, d, t, g, host_number, \
+                                  host_tensor] = operands;                             \
+          return ::tandem::fuzz::packed(__VA_ARGS__);                                  \
+        },                                                                             \
+        pattern, traits                                                                \
   }
 
 }  // namespace tandem::fuzz

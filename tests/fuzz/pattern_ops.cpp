@@ -180,6 +180,13 @@ std::vector<Op> pattern_ops() {
        OP("empty.index_fill_", write_dim, kInPlace, x.index_fill_(i, at::arange(0), c)),
        OP("empty.copy_", write_dim, kInPlace | kNoOverlap,
           x.narrow(i, k, 0).copy_(y.narrow(i, 0, 0)))});
+  add(all, HostState,
+      {OP("host.mul", floating, kPlain, x * host_number),
+       OP("host.pow", floating, kRounds, (x.abs() + 0.5).pow(host_number)),
+       OP("host.branch", floating, kPlain, host_number > 1 ? x.mul(x) : x.neg()),
+       OP("host.tensor", floating, kPlain, x * host_tensor),
+       OP("host.tensor.add", floating, kPlain, x.add(host_tensor, 2)),
+       OP("host.mul_", write, kInPlace, x.mul_(host_number))});
   return all;
 }
 

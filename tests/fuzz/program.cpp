@@ -95,6 +95,7 @@ std::string print(const ProgramSpec& program) {
   if (program.variation == Variation::FlipGrad) out << ", third call with grad flags flipped";
   if (program.variation == Variation::Wider) out << ", third call with a wider leaf";
   if (program.variation == Variation::Apart) out << ", calls with arguments in memory of their own";
+  if (program.host_changes) out << ", host state changes";
   for (const ProgramPattern pattern : program.patterns) out << ", " << name_of(pattern);
   out << '\n';
   print(out, "arguments", program.arguments);

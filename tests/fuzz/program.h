@@ -2,9 +2,11 @@
 
 #include "fuzz/program_patterns.h"
 
+#include <ATen/core/Generator.h>
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,6 +65,14 @@ struct Function {
   int variables = 0;
 };
 
+/// What a function has beside its operands.
+struct Surroundings {
+  std::optional<at::Generator> generator{};
+  // Host state, which a compiled function names in guard_on and closes_over.
+  double host_number = 1.5;
+  at::Tensor host_tensor = at::scalar_tensor(0.75, at::kDouble);
+};
+
 /// Grad mode around the whole call.
 enum class Around { Nothing, NoGrad, Inference };
 /// How the compiled form is made and called.
@@ -87,6 +97,8 @@ struct ProgramSpec {
   /// Not all bits are promised: see docs/reference/differences.md. No discontinuous op then.
   bool rounds = false;
   bool second_order = false;
+  /// Host state is another after the call than in it, and in the call than in the one before.
+  bool host_changes = false;
 };
 
 /// The statements one per line, for people.

@@ -37,6 +37,8 @@ constexpr std::array kPatterns = {
                "numbers that the dtype cannot hold: eager raises, mostly"},
     PatternRow{ProgramPattern::Empties, "empties", false,
                "sizes of zero, empty slices and empty indices"},
+    PatternRow{ProgramPattern::HostState, "host_state", false,
+               "host state that guard_on and closes_over name changes between call and backward"},
 };
 
 }  // namespace

@@ -20,7 +20,8 @@ enum class ProgramPattern {
   SpecialValues,
   LargeMean,
   UnfitNumbers,
-  Empties
+  Empties,
+  HostState
 };
 
 using PatternSet = std::set<ProgramPattern>;

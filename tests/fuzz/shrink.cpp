@@ -264,7 +264,10 @@ bool simplify_modes(ProgramSpec& program, size_t number) {
     case 4:
       program.variation = Variation::None;
       return true;
-    case 5:  // fails nowhere if it is still called
+    case 5:
+      program.host_changes = false;
+      return true;
+    case 6:  // fails nowhere if it is still called
       program.inner.clear();
       return true;
     default:

@@ -115,6 +115,7 @@ void differentiate(Seen& seen, const std::string& when, const Tensors& results,
 
 Seen observe(Program& program, const std::function<Tensors(Tensors)>& call, int number) {
   Seen seen;
+  set_host(number % 2 == 1 ? 2 : 1.5);
   torch::manual_seed(100 + number);
   Tensors all, arguments;
   program.arguments(all, arguments);
@@ -156,6 +157,7 @@ Seen observe(Program& program, const std::function<Tensors(Tensors)>& call, int 
     }
   }
   seen.facts.push_back({"memory", sharing});
+  set_host(0.5);
   differentiate(seen, "", results, wanted);
   try {
     Tensors parameters = arguments;
@@ -221,6 +223,10 @@ int main() {
   Program eager(false), compiled(true);
   tandem::Options options;
   options.mutations = kMutations;
+  if (kHostChanges) {
+    options.closes_over = {&host_tensor};
+    options.guard_on = [] { return host_number; };
+  }
   const auto handle = tandem::compile_boxed(
       std::function<Tensors(Tensors)>([&](Tensors list) { return compiled.function(list); }), options);
   int differences = 0;
@@ -357,6 +363,11 @@ std::string write_program(const ProgramSpec& program, const std::vector<std::str
       << (program.mode == CallMode::OtherThread ? "true" : "false") << ";\n";
   out << "constexpr auto kMutations = tandem::Mutations::"
       << (program.mode == CallMode::Epilogue ? "epilogue" : "in_graph") << ";\n";
+  out << "constexpr bool kHostChanges = " << (program.host_changes ? "true" : "false") << ";\n"
+      << "double host_number = 1.5;\n"
+      << "at::Tensor host_tensor = at::scalar_tensor(0.75, at::kDouble);\n"
+      << "void set_host(double number) {\n  if (!kHostChanges) return;\n  host_number = number;\n"
+      << "  host_tensor = at::scalar_tensor(number / 2, at::kDouble);\n}\n";
   const bool apart = program.variation == Variation::Apart;
   out << "constexpr bool kApart = " << (apart ? "true" : "false") << ";\n"
       << "constexpr int kFirstApart = " << (program.seed % 2 == 1 ? 0 : 1) << ";\n"
