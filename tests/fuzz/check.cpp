@@ -66,13 +66,19 @@ struct Instance {
   /// For call `number`.
   void prepare(int number) {
     if (spec.host_changes) set_host(number % 2 == 1 ? 2 : 1.5);
+    for (const NewData& data : spec.new_data) {
+      if (!data.after_call && number > 0) give(data, closed, number);
+    }
     const bool first_apart = spec.seed % 2 == 1;
     is_apart = spec.variation == Variation::Apart && (number % 2 == 1) != first_apart;
   }
 
   /// Between call and backward.
-  void after_call() {
+  void after_call(const Inputs& inputs) {
     if (spec.host_changes) set_host(0.5);
+    for (const NewData& data : spec.new_data) {
+      if (data.after_call) give(data, data.closed_over ? closed : inputs.leaves, 10);
+    }
   }
 
   /// For the calls to come.
@@ -87,6 +93,13 @@ struct Instance {
         !arguments.leaves[0].sizes.empty()) {
       ++arguments.leaves[0].sizes[0];
     }
+  }
+
+  void give(const NewData& data, const Tensors& leaves, int seed) const {
+    Leaf leaf = (data.closed_over ? spec.closure : arguments).leaves.at(data.leaf);
+    if (data.wider && !leaf.sizes.empty()) ++leaf.sizes[0];
+    torch::manual_seed(static_cast<uint64_t>(300 + seed));
+    leaves.at(data.leaf).set_data(fill(leaf));
   }
 
   void set_host(double number) {
@@ -343,8 +356,8 @@ Verdict check(const ProgramSpec& spec) {
   };
   Settings eager_settings = settings_of(spec, eager.interpreter);
   Settings settings = settings_of(spec, compiled.interpreter);
-  eager_settings.after_call = [&](const Inputs&) { eager.after_call(); };
-  settings.after_call = [&](const Inputs&) { compiled.after_call(); };
+  eager_settings.after_call = [&](const Inputs& inputs) { eager.after_call(inputs); };
+  settings.after_call = [&](const Inputs& inputs) { compiled.after_call(inputs); };
   bool earlier_history = false;
   const int calls = calls_of(spec);
   for (int number = 0; number < calls; ++number) {

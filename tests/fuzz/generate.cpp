@@ -138,7 +138,10 @@ class Generator {
     } else {
       origin(program_.arguments, random_.between(1, 3));
     }
-    if (random_.percent(35)) origin(program_.closure, random_.between(1, 2));
+    const bool closes_over = random_.percent(35);
+    if (closes_over || has(ProgramPattern::SetData)) {
+      origin(program_.closure, random_.between(1, 2));
+    }
     program_.mode = random_.percent(25)  ? CallMode::Epilogue
                     : random_.percent(4) ? CallMode::OtherThread
                                          : CallMode::InGraph;
@@ -148,6 +151,7 @@ class Generator {
     program_.variation = random_.one_of({Variation::None, Variation::None, Variation::None,
                                          Variation::NoGrad, Variation::FlipGrad, Variation::Wider});
     if (has(ProgramPattern::EntryReuse)) program_.variation = Variation::Apart;
+    if (has(ProgramPattern::SetData)) draw_new_data();
     const Interpreter interpreter(program_, false);
     const Tensors arguments = interpreter.make(program_.arguments);
     const Tensors closure = interpreter.make(program_.closure);
@@ -216,6 +220,21 @@ class Generator {
     limits_.empty = has(ProgramPattern::Empties);
     // A mean of nothing is no number.
     limits_.special = limits_.special || limits_.empty || has(ProgramPattern::UnfitNumbers);
+  }
+
+  /// Mostly of leaves that the function gets as they are.
+  void draw_new_data() {
+    const int64_t count = random_.between(1, 2);
+    for (int64_t index = 0; index < count; ++index) {
+      NewData& data = program_.new_data.emplace_back();
+      data.closed_over = random_.percent(60);
+      data.after_call = !data.closed_over || random_.percent(50);
+      data.wider = random_.percent(data.after_call ? 20 : 50);
+      Origin& origin = data.closed_over ? program_.closure : program_.arguments;
+      const auto leaves = static_cast<int64_t>(origin.leaves.size());
+      data.leaf = static_cast<size_t>(random_.below(leaves));
+      if (random_.percent(70)) origin.given.push_back(static_cast<int>(data.leaf));
+    }
   }
 
   bool has(ProgramPattern pattern) const { return program_.patterns.contains(pattern); }

@@ -96,6 +96,11 @@ std::string print(const ProgramSpec& program) {
   if (program.variation == Variation::Wider) out << ", third call with a wider leaf";
   if (program.variation == Variation::Apart) out << ", calls with arguments in memory of their own";
   if (program.host_changes) out << ", host state changes";
+  for (const NewData& data : program.new_data) {
+    out << ", " << (data.wider ? "wider" : "other") << " data for leaf " << data.leaf
+        << (data.closed_over ? " of the closure " : " ")
+        << (data.after_call ? "before the backward" : "before the calls");
+  }
   for (const ProgramPattern pattern : program.patterns) out << ", " << name_of(pattern);
   out << '\n';
   print(out, "arguments", program.arguments);

@@ -73,6 +73,14 @@ struct Surroundings {
   at::Tensor host_tensor = at::scalar_tensor(0.75, at::kDouble);
 };
 
+/// A leaf that gets other data by set_data().
+struct NewData {
+  bool closed_over = false;  // of the closure; otherwise of the arguments
+  size_t leaf = 0;
+  bool after_call = true;  // before the backward; otherwise before each call but the first
+  bool wider = false;      // by one in its first dimension
+};
+
 /// Grad mode around the whole call.
 enum class Around { Nothing, NoGrad, Inference };
 /// How the compiled form is made and called.
@@ -99,6 +107,7 @@ struct ProgramSpec {
   bool second_order = false;
   /// Host state is another after the call than in it, and in the call than in the one before.
   bool host_changes = false;
+  std::vector<NewData> new_data{};
 };
 
 /// The statements one per line, for people.

@@ -39,6 +39,9 @@ constexpr std::array kPatterns = {
                "sizes of zero, empty slices and empty indices"},
     PatternRow{ProgramPattern::HostState, "host_state", false,
                "host state that guard_on and closes_over name changes between call and backward"},
+    PatternRow{
+        ProgramPattern::SetData, "set_data", false,
+        "leaves get other data, of other sizes, too: between calls, between call and backward"},
 };
 
 }  // namespace

@@ -21,7 +21,8 @@ enum class ProgramPattern {
   LargeMean,
   UnfitNumbers,
   Empties,
-  HostState
+  HostState,
+  SetData
 };
 
 using PatternSet = std::set<ProgramPattern>;

@@ -116,6 +116,7 @@ void differentiate(Seen& seen, const std::string& when, const Tensors& results,
 Seen observe(Program& program, const std::function<Tensors(Tensors)>& call, int number) {
   Seen seen;
   set_host(number % 2 == 1 ? 2 : 1.5);
+  program.new_data({}, number, false);
   torch::manual_seed(100 + number);
   Tensors all, arguments;
   program.arguments(all, arguments);
@@ -158,6 +159,7 @@ Seen observe(Program& program, const std::function<Tensors(Tensors)>& call, int 
   }
   seen.facts.push_back({"memory", sharing});
   set_host(0.5);
+  program.new_data(all, number, true);
   differentiate(seen, "", results, wanted);
   try {
     Tensors parameters = arguments;
@@ -314,23 +316,48 @@ void write_function(std::ostream& out, const std::string& name, const Function& 
   out << "    return {" << names(function.results) << "};\n  }\n";
 }
 
+std::string leaf_text(const Leaf& leaf, const std::string& wider,
+                      const std::string& requires_grad) {
+  std::ostringstream out;
+  out << "leaf({";
+  for (size_t dim = 0; dim < leaf.sizes.size(); ++dim) {
+    out << (dim ? ", " : "") << leaf.sizes[dim];
+    if (dim == 0) out << wider;
+  }
+  out << "}, at::k" << c10::toString(leaf.dtype) << ", " << requires_grad
+      << (leaf.fill == Fill::Special     ? ", Fill::Special"
+          : leaf.fill == Fill::LargeMean ? ", Fill::LargeMean"
+                                         : "")
+      << ")";
+  return out.str();
+}
+
+void write_new_data(std::ostream& out, const ProgramSpec& program) {
+  out << "  void new_data([[maybe_unused]] const Tensors& all, [[maybe_unused]] int number,\n"
+      << "                [[maybe_unused]] bool after_call) {\n";
+  for (const NewData& data : program.new_data) {
+    const Origin& origin = data.closed_over ? program.closure : program.arguments;
+    const Leaf& leaf = origin.leaves[data.leaf];
+    out << "    if (" << (data.after_call ? "after_call" : "!after_call && number > 0") << ") {\n"
+        << "      torch::manual_seed(300 + " << (data.after_call ? "10" : "number") << ");\n      "
+        << (data.closed_over ? "closed" : "all") << '[' << data.leaf << "].set_data("
+        << leaf_text(leaf, data.wider ? " + 1" : "", "false") << ");\n    }\n";
+  }
+  out << "  }\n";
+}
+
 void write_origin(std::ostream& out, const Origin& origin, Variation variation) {
   int count = static_cast<int>(origin.leaves.size());
   for (int number = 0; number < count; ++number) {
     const Leaf& leaf = origin.leaves[static_cast<size_t>(number)];
-    out << "    at::Tensor " << variable(number) << " = leaf({";
-    for (size_t dim = 0; dim < leaf.sizes.size(); ++dim) {
-      out << (dim ? ", " : "") << leaf.sizes[dim];
-      if (variation == Variation::Wider && number == 0 && dim == 0) out << " + (varied ? 1 : 0)";
-    }
-    out << "}, at::k" << c10::toString(leaf.dtype) << ", ";
+    const bool wider = variation == Variation::Wider && number == 0;
     const bool flips = variation == Variation::FlipGrad &&
                        (at::isFloatingType(leaf.dtype) || at::isComplexType(leaf.dtype));
-    out << (leaf.requires_grad ? "true" : "false") << (flips ? " != varied" : "")
-        << (leaf.fill == Fill::Special     ? ", Fill::Special"
-            : leaf.fill == Fill::LargeMean ? ", Fill::LargeMean"
-                                           : "")
-        << ");\n";
+    out << "    at::Tensor " << variable(number) << " = "
+        << leaf_text(
+               leaf, wider ? " + (varied ? 1 : 0)" : "",
+               std::string(leaf.requires_grad ? "true" : "false") + (flips ? " != varied" : ""))
+        << ";\n";
   }
   std::vector<int> all;
   for (int number = 0; number < count; ++number) all.push_back(number);
@@ -406,6 +433,7 @@ std::string write_program(const ProgramSpec& program, const std::vector<std::str
                    static_cast<size_t>(function.parameters));
   }
   write_function(out, "function", program.function, program.arguments.given.size());
+  write_new_data(out, program);
   write_function(out, "further", program.further, static_cast<size_t>(program.further.parameters));
   out << "\n  at::Generator generator = at::detail::createCPUGenerator(" << program.seed << ");\n"
       << "  Tensors closed, closure;\n  std::vector<std::function<Tensors(Tensors)>> inner_;\n};\n";
