@@ -97,7 +97,7 @@ std::vector<Op> pattern_ops() {
        OP("pow.half", floating, kRounds, x.to(at::kHalf).pow(0.5)),
        OP("pow.minus_half", floating, kRounds, x.to(at::kHalf).pow(-0.5)),
        OP("pow.root", floating, kRounds, x.pow(0.5)),
-       OP("sqrt.plain", floating, kPlain, x.sqrt()),
+       OP("sqrt.plain", floating, kEagerBits, x.sqrt()),
        OP("to.int", floating, kDiscontinuous | kNoGradient, x.to(at::kInt)),
        OP("relu_.zero", write, kInPlace, x.neg_().relu_())});
   add(all, LargeMean,
@@ -107,9 +107,9 @@ std::vector<Op> pattern_ops() {
        OP("rows.softmax", floating_dim, kRounds, x.softmax(-1)),
        OP("rows.logsumexp", floating_dim, kRounds, x.logsumexp(-1)),
        OP("rows.mean", floating_dim, kRounds, x.mean(-1)),
-       OP("long.sum", floating, kRounds, (x.flatten().select(0, 0) * 0 + 0.1).expand(60000).sum()),
+       OP("long.sum", floating, kRounds, (x.flatten().select(0, 0) * 0 + 0.7).expand(60000).sum()),
        OP("long.mean", floating, kRounds,
-          (x.flatten().select(0, 0) * 0 + 0.1).expand(60000).mean())});
+          (x.flatten().select(0, 0) * 0 + 0.7).expand(60000).mean())});
   add(all, UnfitNumbers,
       {OP("unfit.masked_fill", unfit, kDiscontinuous, x.to(t).masked_fill(x.ne(0), c)),
        OP("unfit.masked_fill_", unfit, kDiscontinuous, x.to(t).clone().masked_fill_(x.ne(0), c)),
