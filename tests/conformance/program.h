@@ -80,8 +80,7 @@ struct Settings {
   /// A custom function is given a closed-over view: if the call is refused, libtorch may have made
   /// the history of the view anew, as after a write.
   bool views_may_renew = false;
-  /// Numbers that do not fit: the kernel of the op raises, and what came before it has happened, as
-  /// in eager.
+  /// Numbers that do not fit are found by a kernel, after the draws and effects before it.
   bool kernels_raise = false;
   /// Words of our UnsupportedError for a program that eager runs; empty: it must run.
   std::string refused{};
