@@ -66,7 +66,7 @@ struct Instance {
 
   /// For call `number`.
   void prepare(int number) {
-    if (spec.host_changes) set_host(number % 2 == 1 ? 2 : 1.5);
+    if (spec.host_changes) set_host(spec.host_number(number));
     for (const NewData& data : spec.new_data) {
       if (!data.after_call && number > 0) give(data, closed, number);
     }

@@ -88,7 +88,7 @@ std::vector<Op> pattern_ops() {
        OP("clamp_max.zero", floating, kPlain, x.clamp_max(-0.0)),
        OP("amax.both", floating_dim, kPlain, at::stack({x, -x}).amax(0)),
        OP("amin.both", floating_dim, kPlain, at::stack({x, -x}).amin(0)),
-       OP("copysign", floating_pair, kPlain, x.copysign(y)),
+       OP("copysign", floating_pair, kPlain, x.copysign(y.detach())),
        OP("signbit", floating, kNoGradient, x.signbit()),
        OP("isfinite", floating, kNoGradient, x.isfinite()),
        OP("nan_to_num.values", floating, kPlain, x.nan_to_num(c, 2.0, -2.0)),
@@ -182,7 +182,7 @@ std::vector<Op> pattern_ops() {
           x.narrow(i, k, 0).copy_(y.narrow(i, 0, 0)))});
   add(all, HostState,
       {OP("host.mul", floating, kPlain, x * host_number),
-       OP("host.pow", floating, kRounds, (x.abs() + 0.5).pow(host_number)),
+       OP("host.pow", floating, kRounds, (x.abs() + 0.5).pow(host_number + 1)),
        OP("host.branch", floating, kPlain, host_number > 1 ? x.mul(x) : x.neg()),
        OP("host.tensor", floating, kPlain, x * host_tensor),
        OP("host.tensor.add", floating, kPlain, x.add(host_tensor, 2)),

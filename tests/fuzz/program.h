@@ -107,6 +107,11 @@ struct ProgramSpec {
   bool second_order = false;
   /// Host state is another after the call than in it, and in the call than in the one before.
   bool host_changes = false;
+  /// In calls with even and odd numbers. Two zeros are two states.
+  double host_number(int call) const {
+    if (seed % 4 == 0) return call % 2 == 1 ? -0.0 : 0.0;
+    return call % 2 == 1 ? 2 : 1.5;
+  }
   std::vector<NewData> new_data{};
 };
 

@@ -3,6 +3,7 @@
 #include "fuzz/custom_functions.h"
 #include "fuzz/write_text.h"
 
+#include <cmath>
 #include <sstream>
 
 namespace tandem::fuzz {
@@ -115,7 +116,7 @@ void differentiate(Seen& seen, const std::string& when, const Tensors& results,
 
 Seen observe(Program& program, const std::function<Tensors(Tensors)>& call, int number) {
   Seen seen;
-  set_host(number % 2 == 1 ? 2 : 1.5);
+  set_host(number % 2 == 1 ? kOddHost : kEvenHost);
   program.new_data({}, number, false);
   torch::manual_seed(100 + number);
   Tensors all, arguments;
@@ -391,6 +392,8 @@ std::string write_program(const ProgramSpec& program, const std::vector<std::str
   out << "constexpr auto kMutations = tandem::Mutations::"
       << (program.mode == CallMode::Epilogue ? "epilogue" : "in_graph") << ";\n";
   out << "constexpr bool kHostChanges = " << (program.host_changes ? "true" : "false") << ";\n"
+      << "constexpr double kEvenHost = " << program.host_number(0)
+      << ", kOddHost = " << (std::signbit(program.host_number(1)) ? "-0.0" : "2") << ";\n"
       << "double host_number = 1.5;\n"
       << "at::Tensor host_tensor = at::scalar_tensor(0.75, at::kDouble);\n"
       << "void set_host(double number) {\n  if (!kHostChanges) return;\n  host_number = number;\n"
