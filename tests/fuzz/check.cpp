@@ -76,7 +76,7 @@ struct Instance {
 
   /// Between call and backward.
   void after_call(const Inputs& inputs) {
-    if (spec.host_changes) set_host(0.5);
+    if (spec.host_changes && spec.host_number(0) != 0) set_host(0.5);
     for (const NewData& data : spec.new_data) {
       if (data.after_call) give(data, data.closed_over ? closed : inputs.leaves, 10);
     }
@@ -105,8 +105,11 @@ struct Instance {
 
   void set_host(double number) {
     Surroundings& surroundings = interpreter.surroundings();
+    // Of two zeros it must be the number that tells.
+    if (number != surroundings.host_number) {
+      surroundings.host_tensor = at::scalar_tensor(number / 2, at::kDouble);
+    }
     surroundings.host_number = number;
-    surroundings.host_tensor = at::scalar_tensor(number / 2, at::kDouble);
   }
 
   const ProgramSpec& spec;

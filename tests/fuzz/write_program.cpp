@@ -159,7 +159,7 @@ Seen observe(Program& program, const std::function<Tensors(Tensors)>& call, int 
     }
   }
   seen.facts.push_back({"memory", sharing});
-  set_host(0.5);
+  if (kEvenHost != 0) set_host(0.5);
   program.new_data(all, number, true);
   differentiate(seen, "", results, wanted);
   try {
@@ -396,8 +396,9 @@ std::string write_program(const ProgramSpec& program, const std::vector<std::str
       << ", kOddHost = " << (std::signbit(program.host_number(1)) ? "-0.0" : "2") << ";\n"
       << "double host_number = 1.5;\n"
       << "at::Tensor host_tensor = at::scalar_tensor(0.75, at::kDouble);\n"
-      << "void set_host(double number) {\n  if (!kHostChanges) return;\n  host_number = number;\n"
-      << "  host_tensor = at::scalar_tensor(number / 2, at::kDouble);\n}\n";
+      << "void set_host(double number) {\n  if (!kHostChanges) return;\n"
+      << "  if (number != host_number) host_tensor = at::scalar_tensor(number / 2, at::kDouble);\n"
+      << "  host_number = number;\n}\n";
   const bool apart = program.variation == Variation::Apart;
   out << "constexpr bool kApart = " << (apart ? "true" : "false") << ";\n"
       << "constexpr int kFirstApart = " << (program.seed % 2 == 1 ? 0 : 1) << ";\n"
