@@ -15,7 +15,7 @@ CONFIGURE = cmake -DTORCH_DIR=$(TORCH_DIR) --preset
 help:
 	@echo "make demo       build the release library and run the demonstration; results in demo-out/"
 	@echo "make test       build for development and run all tests"
-	@echo "make fuzz N=    N random programs against eager (100000); resumes, sums in fuzz.ledger, failures in fuzz-failures/; BACKEND=llvm: another backend, fuzz-llvm.ledger"
+	@echo "make fuzz N=    N random programs against eager (100000), other ones for each commit; resumes, sums in fuzz.ledger, failures in fuzz-failures/; BACKEND=llvm: another backend, fuzz-llvm.ledger; SEED_FROM=: these seeds"
 	@echo "make bench      run the benchmarks, some ten minutes; JSON and a table in build/release/bench/"
 	@echo "make bench-quick  some of them in two minutes, for orientation; in build/release/bench-quick/"
 	@echo "make bench-partition  bytes kept for the backward: eager, Tandem, and torch's own min-cut on the same graphs"
@@ -42,11 +42,13 @@ test: build
 
 # Programs that are done, and the sums over all runs, are in the ledger: remove it to begin again.
 N ?= 100000
+# Programs that nobody has seen: each commit has a million seeds of its own.
+SEED_FROM ?= $(shell printf '%d000000' "0x$$(git rev-parse HEAD 2>/dev/null | cut -c1-8 | grep . || echo 0)")
 BACKEND ?= eager
 LEDGER ?= fuzz$(if $(filter-out eager,$(BACKEND)),-$(BACKEND)).ledger
 fuzz: configure
 	@cmake --build --preset dev -t tandem_fuzz
-	@build/dev/bin/tandem_fuzz --backend $(BACKEND) --count $(N) --jobs $(JOBS) --ledger $(LEDGER) --coverage
+	@build/dev/bin/tandem_fuzz --backend $(BACKEND) --seed-from $(SEED_FROM) --count $(N) --jobs $(JOBS) --ledger $(LEDGER) --coverage
 
 demo: setup
 	@$(CONFIGURE) release >/dev/null

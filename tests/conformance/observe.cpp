@@ -411,11 +411,13 @@ class Observer {
     if (!tensor.defined()) return;
     tensor.grad_fn();  // a view renews it when asked; is_leaf() and requires_grad() do not ask
     text("dtype of " + name, c10::toString(tensor.scalar_type()));
+    text("number of " + name, std::to_string(tensor.unsafeGetTensorImpl()->is_wrapped_number()));
     if (tensor.layout() == torch::kStrided) {
       text("sizes of " + name, text_of(tensor.sizes()));
       text("strides of " + name, strides_that_matter(tensor));
       text("offset of " + name, std::to_string(tensor.storage_offset()));
       text("conj of " + name, std::to_string(tensor.is_conj()));
+      text("neg of " + name, std::to_string(tensor.is_neg()));
     }
     text("requires_grad of " + name, std::to_string(tensor.requires_grad()));
     text("is_leaf of " + name, std::to_string(tensor.is_leaf()));
@@ -555,6 +557,7 @@ Observation observe(const Program& program, const Call& call, int number,
   observer.look_at_sharing();
   observer.look_at_results();
   observer.look_at_inputs();
+  if (settings.after_call) settings.after_call(inputs);
   observer.differentiate("");
   observer.accumulate();
   if (settings.second_order) observer.differentiate_twice();

@@ -80,6 +80,8 @@ struct Settings {
   /// A custom function is given a closed-over view: if the call is refused, libtorch may have made
   /// the history of the view anew, as after a write.
   bool views_may_renew = false;
+  /// Numbers that do not fit are found by a kernel, after the draws and effects before it.
+  bool kernels_raise = false;
   /// Words of our UnsupportedError for a program that eager runs; empty: it must run.
   std::string refused{};
   /// Words of the error that eager raises in the call; empty: it must not raise.
@@ -96,6 +98,8 @@ struct Settings {
   bool write_results = true;
   /// Whether gradients are taken with create_graph and differentiated again.
   bool second_order = false;
+  /// What happens between the call and its backward.
+  std::function<void(const Inputs&)> after_call{};
   /// What the caller does next, given the arguments and the results; what it makes is looked at and
   /// differentiated.
   std::function<Tensors(const Tensors&, const Tensors&)> further{};

@@ -2,17 +2,21 @@
 
 #include "conformance/compare.h"
 #include "conformance/observe.h"
+#include "fuzz/generate.h"
 #include "fuzz/interpret.h"
 #include "fuzz/op.h"
 #include "support/wide_run.h"
 #include "tandem/tandem.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 namespace tandem::fuzz {
 namespace {
@@ -22,6 +26,8 @@ using conformance::Observation;
 using conformance::Settings;
 
 constexpr int kCalls = 2;
+/// Of programs whose calls differ in who shares memory.
+constexpr int kCallsApart = 4;
 /// Far above rounding, far below what a mistake does.
 constexpr double kRoundingEps = 1 << 14;
 /// The same where values have gone through bfloat16, of whose eps.
@@ -39,6 +45,9 @@ struct Instance {
     Inputs inputs;
     const Tensors variables = interpreter.make(arguments);
     inputs.arguments = given(arguments, variables);
+    if (is_apart) {
+      for (at::Tensor& argument : inputs.arguments) argument = apart(argument);
+    }
     const auto sort_in = [&](const Origin& origin, const Tensors& all) {
       for (size_t index = 0; index < all.size(); ++index) {
         (index < origin.leaves.size() ? inputs.leaves : inputs.watched).push_back(all[index]);
@@ -55,6 +64,24 @@ struct Instance {
     return interpreter.call(spec.function, std::move(parameters));
   }
 
+  /// For call `number`.
+  void prepare(int number) {
+    if (spec.host_changes) set_host(spec.host_number(number));
+    for (const NewData& data : spec.new_data) {
+      if (!data.after_call && number > 0) give(data, closed, number);
+    }
+    const bool first_apart = spec.seed % 2 == 1;
+    is_apart = spec.variation == Variation::Apart && (number % 2 == 1) != first_apart;
+  }
+
+  /// Between call and backward.
+  void after_call(const Inputs& inputs) {
+    if (spec.host_changes && spec.host_number(0) != 0) set_host(0.5);
+    for (const NewData& data : spec.new_data) {
+      if (data.after_call) give(data, data.closed_over ? closed : inputs.leaves, 10);
+    }
+  }
+
   /// For the calls to come.
   void vary() {
     for (Leaf& leaf : arguments.leaves) {
@@ -69,10 +96,68 @@ struct Instance {
     }
   }
 
+  void give(const NewData& data, const Tensors& leaves, int seed) const {
+    Leaf leaf = (data.closed_over ? spec.closure : arguments).leaves.at(data.leaf);
+    if (data.wider && !leaf.sizes.empty()) ++leaf.sizes[0];
+    torch::manual_seed(static_cast<uint64_t>(300 + seed));
+    leaves.at(data.leaf).set_data(fill(leaf));
+  }
+
+  void set_host(double number) {
+    Surroundings& surroundings = interpreter.surroundings();
+    // Of two zeros it must be the number that tells.
+    if (number != surroundings.host_number) {
+      surroundings.host_tensor = at::scalar_tensor(number / 2, at::kDouble);
+    }
+    surroundings.host_number = number;
+  }
+
   const ProgramSpec& spec;
   Interpreter interpreter;
   Origin arguments = spec.arguments;
   Tensors closed{}, closure{};
+  bool is_apart = false;
+};
+
+int calls_of(const ProgramSpec& spec) {
+  switch (spec.variation) {
+    case Variation::None:
+      return kCalls;
+    case Variation::Apart:
+      return kCallsApart;
+    default:
+      return kCalls + 1;
+  }
+}
+
+/// Bits are compared though the backend rounds, but for those of what is no number.
+class BitJudge : public test::RoundingJudge {
+ public:
+  BitJudge() : before_(std::exchange(test::rounding_judge, this)) {}
+  ~BitJudge() override { test::rounding_judge = before_; }
+  BitJudge(const BitJudge&) = delete;
+  BitJudge& operator=(const BitJudge&) = delete;
+
+  std::optional<std::string> beyond(const at::Tensor& eager,
+                                    const at::Tensor& compiled) const override {
+    const auto real = [](const at::Tensor& tensor) {
+      return (tensor.is_complex() ? at::view_as_real(tensor) : tensor).contiguous();
+    };
+    const at::Tensor a = real(eager), b = real(compiled);
+    if (!a.is_floating_point()) return std::nullopt;
+    const at::Tensor no_numbers = a.isnan().logical_and(b.isnan());
+    const at::Tensor same = a.eq(b).logical_and(a.signbit().eq(b.signbit()));
+    if (same.logical_or(no_numbers).all().item<bool>()) return std::string();
+    std::ostringstream out;
+    out << "bits differ: eager " << a.flatten().slice(0, 0, 8) << ", compiled "
+        << b.flatten().slice(0, 0, 8);
+    std::string text = out.str();
+    std::ranges::replace(text, '\n', ' ');
+    return text;
+  }
+
+ private:
+  const test::RoundingJudge* before_;
 };
 
 using OpTest = bool (*)(const Op&);
@@ -107,6 +192,18 @@ bool replaces(const Op& op) {
   return true;
 }
 
+/// Some dtype has 16 bits.
+bool computes_in_short(const ProgramSpec& spec) {
+  for (const Origin* origin : {&spec.arguments, &spec.closure}) {
+    for (const Leaf& leaf : origin->leaves) {
+      if (leaf.dtype == at::kHalf || leaf.dtype == at::kBFloat16) return true;
+    }
+  }
+  return any_op_in(spec, [](const Op& op) {
+    return op.name == "to.bfloat16" || op.name == "to.half" || op.name == "to.short";
+  });
+}
+
 /// Gradients in float64 may come from float32.
 bool computes_in_float(const ProgramSpec& spec) {
   for (const Origin* origin : {&spec.arguments, &spec.closure}) {
@@ -135,7 +232,8 @@ void in_no_grad(const std::function<void()>& body) {
 Settings settings_of(const ProgramSpec& spec, const Interpreter& interpreter) {
   Settings settings;
   settings.rounding_eps = kRoundingEps;
-  settings.rounding_floor = 1;
+  // What is computed around a large mean rounds like the mean.
+  settings.rounding_floor = spec.patterns.contains(ProgramPattern::LargeMean) ? 1e4 : 1;
   const bool other_formula = any_op_in(spec, [](const Op& op) { return op.has(kOtherFormula); });
   const bool inner_grad = any_op_in(spec, [](const Op& op) { return op.has(kInnerGrad); });
   // On a backend that rounds, the run in float64 is the measure of that.
@@ -143,6 +241,8 @@ Settings settings_of(const ProgramSpec& spec, const Interpreter& interpreter) {
   settings.values_may_round = rounds || (other_formula && inner_grad);
   settings.sums_may_round = rounds || other_formula;
   settings.formulas_differ = other_formula;
+  // Kernels find out, after those before them.
+  settings.kernels_raise = spec.patterns.contains(ProgramPattern::UnfitNumbers);
   settings.second_zeros_may_be_undefined =
       any_op_in(spec, [](const Op& op) { return op.has(kLosesZeros) || replaces(op); });
   settings.second_order = spec.second_order;
@@ -162,7 +262,7 @@ Settings settings_of(const ProgramSpec& spec, const Interpreter& interpreter) {
       test::backend_rounds() ||  // it fuses, too
       (partitioner != nullptr && std::string_view(partitioner) == "min_cut_recompute");
   if (computes_in_float(spec)) settings.least_eps = std::numeric_limits<float>::epsilon();
-  if (any_op_in(spec, [](const Op& op) { return op.name == "to.bfloat16"; })) {
+  if (computes_in_short(spec)) {
     settings.rounding_eps = kRoundingBFloat16Eps;
     settings.least_eps = std::numeric_limits<c10::BFloat16>::epsilon();
   }
@@ -200,6 +300,11 @@ bool gives_histories(const Observation& eager) {
     if (record.what.starts_with("history of ") && record.text == "1") return true;
   }
   return false;
+}
+
+/// A closed-over tensor has other sizes than in the first call.
+bool gets_wider(const ProgramSpec& spec) {
+  return std::ranges::any_of(spec.new_data, &NewData::wider);
 }
 
 void note_errors(const Observation& eager, Verdict& verdict) {
@@ -242,9 +347,15 @@ void drop_second_order(Observation& observation) {
 Verdict check(const ProgramSpec& spec) {
   Verdict verdict;
   test::WideRun wide_run;
+  std::optional<BitJudge> bit_judge;
+  if (is_judged_by_bits(spec)) bit_judge.emplace();
   Instance eager(spec, false), compiled(spec, true);
   Options options;
   options.mutations = spec.mode == CallMode::Epilogue ? Mutations::epilogue : Mutations::in_graph;
+  if (spec.host_changes) {
+    options.closes_over = {&compiled.interpreter.surroundings().host_tensor};
+    options.guard_on = [&] { return compiled.interpreter.surroundings().host_number; };
+  }
   const auto handle = tandem::compile_boxed(
       [&](Tensors arguments) { return compiled.call(std::move(arguments)); }, options);
   const auto program_of = [](const Instance& instance) {
@@ -252,9 +363,13 @@ Verdict check(const ProgramSpec& spec) {
   };
   Settings eager_settings = settings_of(spec, eager.interpreter);
   Settings settings = settings_of(spec, compiled.interpreter);
+  eager_settings.after_call = [&](const Inputs& inputs) { eager.after_call(inputs); };
+  settings.after_call = [&](const Inputs& inputs) { compiled.after_call(inputs); };
   bool earlier_history = false;
-  const int calls = kCalls + (spec.variation == Variation::None ? 0 : 1);
+  const int calls = calls_of(spec);
   for (int number = 0; number < calls; ++number) {
+    eager.prepare(number);
+    compiled.prepare(number);
     if (number == kCalls) {
       eager.vary();
       compiled.vary();
@@ -272,7 +387,9 @@ Verdict check(const ProgramSpec& spec) {
       return verdict;
     }
     // The error of an op that nobody reads comes with its kernel, or not at all.
-    if (number == kCalls && spec.variation == Variation::Wider && !expected.error.empty()) break;
+    const bool wider = (number == kCalls && spec.variation == Variation::Wider) ||
+                       (number > 0 && gets_wider(spec));
+    if (wider && !expected.error.empty()) break;
     note_errors(expected, verdict);
     const conformance::Call call = [&](Tensors& list) {
       if (spec.mode != CallMode::OtherThread) return handle(list);

@@ -4,8 +4,7 @@
 
 namespace tandem::fuzz {
 
-void run_op(const Statement& statement, Tensors& variables,
-            const std::optional<at::Generator>& generator) {
+void run_op(const Statement& statement, Tensors& variables, const Surroundings& surroundings) {
   Operands operands;
   const auto operand = [&](size_t index) {
     return variables[static_cast<size_t>(statement.operands[index])];
@@ -23,7 +22,9 @@ void run_op(const Statement& statement, Tensors& variables,
   operands.c = statement.c;
   operands.d = statement.d;
   operands.t = statement.dtype;
-  if (statement.own_generator) operands.g = generator;
+  if (statement.own_generator) operands.g = surroundings.generator;
+  operands.host_number = surroundings.host_number;
+  operands.host_tensor = surroundings.host_tensor;
   const Tensors results = statement.op->run(operands);
   for (size_t index = 0; index < statement.results.size(); ++index) {
     at::Tensor& variable = variables[static_cast<size_t>(statement.results[index])];
@@ -54,7 +55,7 @@ int Chooser::new_variable() {
 
 int Chooser::prepend(Statement statement) {
   statement.results = {new_variable()};
-  run_op(statement, live, std::nullopt);
+  run_op(statement, live, {});
   before.push_back(statement);
   return statement.results.front();
 }

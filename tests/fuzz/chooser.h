@@ -45,7 +45,6 @@ class Chooser {
 };
 
 /// Runs one op on the variables. May raise what the op raises.
-void run_op(const Statement& statement, Tensors& variables,
-            const std::optional<at::Generator>& generator);
+void run_op(const Statement& statement, Tensors& variables, const Surroundings& surroundings);
 
 }  // namespace tandem::fuzz

@@ -8,6 +8,14 @@
 namespace tandem::fuzz {
 namespace {
 
+void add_pattern_ops(const Origin& origin, std::set<Coverage::Pair>& pairs) {
+  for (const Statement& statement : origin.statements) {
+    if (statement.op->only_in) {
+      pairs.insert({std::string(statement.op->name), static_cast<int>(Company::Plain)});
+    }
+  }
+}
+
 void add_pairs(const std::vector<Statement>& statements, bool second_order,
                std::set<Coverage::Pair>& pairs) {
   for (const Statement& statement : statements) {
@@ -26,6 +34,7 @@ void add_pairs(const std::vector<Statement>& statements, bool second_order,
 
 /// Whether the pair makes sense at all.
 bool can_be_drawn(const Op& op, Company company) {
+  if (op.only_in) return company == Company::Plain;
   // Ops without operands stand alone; a factory has no gradient.
   const bool takes_tensors = op.text.find('x') != std::string_view::npos;
   switch (company) {
@@ -43,6 +52,10 @@ bool can_be_drawn(const Op& op, Company company) {
   return false;
 }
 
+Coverage::Pair pair_of(ProgramPattern pattern) {
+  return {"pattern." + std::string(name_of(pattern)), static_cast<int>(Company::Plain)};
+}
+
 }  // namespace
 
 std::vector<Coverage::Pair> drawn_pairs(const ProgramSpec& program) {
@@ -52,10 +65,13 @@ std::vector<Coverage::Pair> drawn_pairs(const ProgramSpec& program) {
     add_pairs(function.statements, program.second_order, pairs);
   }
   add_pairs(program.further.statements, false, pairs);
+  add_pattern_ops(program.arguments, pairs);
+  add_pattern_ops(program.closure, pairs);
+  for (const ProgramPattern pattern : program.patterns) pairs.insert(pair_of(pattern));
   return {pairs.begin(), pairs.end()};
 }
 
-void Coverage::print(std::ostream& out) const {
+void Coverage::print(std::ostream& out, const PatternSet& on) const {
   const auto count = [&](const Op& op, size_t company) {
     const auto found = counts_.find({std::string(op.name), static_cast<int>(company)});
     return found == counts_.end() ? 0 : found->second;
@@ -66,6 +82,7 @@ void Coverage::print(std::ostream& out) const {
   std::string never;
   int64_t missing = 0;
   for (const Op& op : all_ops()) {
+    if (op.only_in && !on.contains(*op.only_in)) continue;
     out << std::left << std::setw(28) << op.name << std::right;
     for (size_t company = 0; company < kCompanies.size(); ++company) {
       const bool possible = can_be_drawn(op, static_cast<Company>(company));
@@ -81,6 +98,15 @@ void Coverage::print(std::ostream& out) const {
     }
     out << '\n';
   }
+  out << '\n'
+      << std::left << std::setw(28) << "pattern" << std::right << std::setw(14) << "programs\n";
+  for (const PatternRow& row : program_patterns()) {
+    const auto found = counts_.find(pair_of(row.pattern));
+    out << std::left << std::setw(28) << row.name << std::right << std::setw(13)
+        << (found == counts_.end() ? 0 : found->second)
+        << (on.contains(row.pattern) ? "  " : "  off: ") << row.summary << '\n';
+  }
+  out << '\n';
   out << "pairs never drawn: " << missing << '\n' << never;
 }
 

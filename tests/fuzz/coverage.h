@@ -25,14 +25,14 @@ class Coverage {
   void add(const std::string& op, int company, int64_t count) { counts_[{op, company}] += count; }
   const std::map<Pair, int64_t>& counts() const { return counts_; }
 
-  /// The table, and the pairs that were never drawn.
-  void print(std::ostream& out) const;
+  /// The tables of ops and of program patterns, and the pairs that were never drawn.
+  void print(std::ostream& out, const PatternSet& on) const;
 
  private:
   std::map<Pair, int64_t> counts_{};
 };
 
-/// The pairs of one program, each once.
+/// The pairs of one program, each once; its patterns count as ops of plain company.
 std::vector<Coverage::Pair> drawn_pairs(const ProgramSpec& program);
 
 }  // namespace tandem::fuzz

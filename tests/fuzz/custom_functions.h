@@ -66,6 +66,55 @@ struct TwoResults : torch::autograd::Function<TwoResults> {
   static variable_list backward(AutogradContext*, variable_list grads) { return {grads[0] * 2}; }
 };
 
+struct MixesGradients : torch::autograd::Function<MixesGradients> {
+  static variable_list forward(AutogradContext* context, at::Tensor x) {
+    context->save_for_backward({x});
+    return {x * 2, x * x};
+  }
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    return {grads[0] * (1 + grads[1]) + grads[1] * context->get_saved_variables()[0]};
+  }
+};
+
+struct DividesGradients : torch::autograd::Function<DividesGradients> {
+  static variable_list forward(AutogradContext*, at::Tensor x, at::Tensor y) {
+    return {x + y, x - y};
+  }
+  static variable_list backward(AutogradContext*, variable_list grads) {
+    return {grads[0] / (grads[1].abs() + 2), grads[1] / (grads[0] * grads[0] + 1)};
+  }
+};
+
+struct ProjectsGradients : torch::autograd::Function<ProjectsGradients> {
+  static variable_list forward(AutogradContext*, at::Tensor x) { return {x * 3, x - 1}; }
+  static variable_list backward(AutogradContext*, variable_list grads) {
+    at::Tensor along = (grads[0] * grads[1]).sum() / ((grads[1] * grads[1]).sum() + 0.5);
+    return {grads[0] - along * grads[1]};
+  }
+};
+
+struct AsksForGradients : torch::autograd::Function<AsksForGradients> {
+  static variable_list forward(AutogradContext* context, at::Tensor x) {
+    context->set_materialize_grads(false);
+    return {x * 2, x * 3};
+  }
+  static variable_list backward(AutogradContext*, variable_list grads) {
+    if (!grads[0].defined()) return {grads[1].defined() ? grads[1] * 3 : at::Tensor()};
+    return {grads[1].defined() ? grads[0] * 2 + grads[1] * 3 : grads[0] * 7};
+  }
+};
+
+struct PassesUndefined : torch::autograd::Function<PassesUndefined> {
+  static variable_list forward(AutogradContext* context, at::Tensor x, at::Tensor y) {
+    context->set_materialize_grads(false);
+    return {x * 2, y * 3};
+  }
+  static variable_list backward(AutogradContext*, variable_list grads) {
+    return {grads[0].defined() ? grads[0] * 2 : at::Tensor(),
+            grads[1].defined() ? grads[1] * 3 : at::Tensor()};
+  }
+};
+
 struct ReturnsView : torch::autograd::Function<ReturnsView> {
   static at::Tensor forward(AutogradContext*, at::Tensor x) { return x.unsqueeze(0); }
   static variable_list backward(AutogradContext*, variable_list grads) {

@@ -20,8 +20,8 @@ struct Arguments {
   std::string shard = "0/1";
   std::string ledger{}, failures = "fuzz-failures";
   std::optional<uint64_t> only{}, write{};
-  std::string output{}, backend{};
-  bool second_order = true, coverage = false, quiet = false;
+  std::string output{}, backend{}, patterns{};
+  bool second_order = true, patterned = false, coverage = false, quiet = false;
   RunOptions run{};
 };
 
@@ -47,16 +47,17 @@ void print_sums(const Ledger& ledger) {
 }
 
 int run(const Arguments& arguments) {
+  const GenerateOptions programs{arguments.second_order, switched_on(arguments.patterns)};
   if (arguments.write) {
     std::ofstream file(arguments.output);
-    file << write_program(generate(*arguments.write, arguments.second_order), {});
+    file << write_program(generate(*arguments.write, programs), {});
     return file.flush() ? 0 : 2;
   }
   if (arguments.only) {
-    return run_one(*arguments.only, arguments.second_order, arguments.failures) ? 0 : 1;
+    return run_one(*arguments.only, programs, arguments.failures) ? 0 : 1;
   }
   RunOptions options = arguments.run;
-  options.second_order = arguments.second_order;
+  options.programs = programs;
   options.ledger = arguments.ledger;
   options.failures = arguments.failures;
   options.quiet = arguments.quiet;
@@ -69,11 +70,18 @@ int run(const Arguments& arguments) {
   Ledger ledger;
   if (!arguments.ledger.empty()) ledger.load(arguments.ledger);
   for (uint64_t seed = arguments.seed_from; seed < arguments.seed_from + arguments.count; ++seed) {
-    if (seed % shards == shard && !ledger.is_done(seed)) options.seeds.push_back(seed);
+    if (seed % shards != shard || ledger.is_done(seed)) continue;
+    if (arguments.patterned && patterns_of(seed, programs.patterns).empty()) continue;
+    options.seeds.push_back(seed);
   }
+  std::printf("seeds %llu to %llu, of which %zu are to be done\n",
+              static_cast<unsigned long long>(arguments.seed_from),
+              static_cast<unsigned long long>(arguments.seed_from + arguments.count - 1),
+              options.seeds.size());
+  std::fflush(stdout);  // workers are forked
   run_programs(options, ledger);
   print_sums(ledger);
-  if (arguments.coverage) ledger.coverage.print(std::cout);
+  if (arguments.coverage) ledger.coverage.print(std::cout, programs.patterns);
   if (ledger.failures.empty()) return 0;
   std::printf("programs that failed, shrunk, are in %s\n", arguments.failures.c_str());
   return 1;
@@ -98,6 +106,9 @@ int main(int argc, char** argv) {
   app.add_option("--backend", arguments.backend, "what runs the graphs: eager, llvm");
   app.add_flag("--second-order,!--no-second-order", arguments.second_order,
                "differentiate half of the programs twice");
+  app.add_option("--patterns", arguments.patterns,
+                 "+name,-name: switches of the generator, changed; all: every one");
+  app.add_flag("--patterned", arguments.patterned, "only programs with a pattern that is on");
   app.add_flag("--coverage", arguments.coverage, "print op x company, and pairs never drawn");
   app.add_flag("--quiet", arguments.quiet, "no progress line");
   CLI11_PARSE(app, argc, argv);

@@ -8,7 +8,7 @@
 namespace tandem::fuzz {
 
 Interpreter::Interpreter(const ProgramSpec& program, bool compiled)
-    : generator_(at::detail::createCPUGenerator(program.seed)) {
+    : surroundings_{at::detail::createCPUGenerator(program.seed)} {
   for (const Function& function : program.inner) {
     Boxed body = [this, &function](Tensors parameters) {
       return call(function, std::move(parameters));
@@ -27,7 +27,7 @@ void Interpreter::run(const std::vector<Statement>& statements, Tensors& variabl
   for (const Statement& statement : statements) {
     switch (statement.kind) {
       case StatementKind::Op:
-        run_op(statement, variables, generator_);
+        run_op(statement, variables, surroundings_);
         break;
       case StatementKind::NoGrad: {
         const at::NoGradGuard mode;
@@ -74,13 +74,7 @@ Tensors Interpreter::call(const Function& function, Tensors parameters) const {
 Tensors Interpreter::make(const Origin& origin) const {
   Tensors variables;
   for (const Leaf& leaf : origin.leaves) {
-    at::Tensor tensor;
-    if (at::isIntegralType(leaf.dtype, /*includeBool=*/true)) {
-      tensor = torch::randint(0, leaf.dtype == at::kBool ? 2 : 4, leaf.sizes, leaf.dtype);
-    } else {
-      tensor = torch::randn(leaf.sizes, leaf.dtype);
-    }
-    variables.push_back(tensor.set_requires_grad(leaf.requires_grad));
+    variables.push_back(fill(leaf).set_requires_grad(leaf.requires_grad));
   }
   size_t count = variables.size();
   for (const Statement& statement : origin.statements) {
@@ -91,6 +85,26 @@ Tensors Interpreter::make(const Origin& origin) const {
   variables.resize(count);
   run(origin.statements, variables);
   return variables;
+}
+
+at::Tensor fill(const Leaf& leaf) {
+  if (at::isIntegralType(leaf.dtype, /*includeBool=*/true)) {
+    return torch::randint(0, leaf.dtype == at::kBool ? 2 : 4, leaf.sizes, leaf.dtype);
+  }
+  if (leaf.fill == Fill::Special) {
+    const at::Tensor values = torch::tensor(
+        {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e30, -1e30, 3e38, 1e15, 1e-40, -1e-310, 1.0, -2.5},
+        at::kDouble);
+    const at::Tensor which = torch::randint(0, values.numel(), leaf.sizes, at::kLong);
+    return values.index({which}).to(leaf.dtype);
+  }
+  const at::Tensor drawn = torch::randn(leaf.sizes, leaf.dtype);
+  return leaf.fill == Fill::LargeMean ? drawn + 10000 : drawn;
+}
+
+at::Tensor apart(const at::Tensor& tensor) {
+  return tensor.is_leaf() ? tensor.detach().clone().requires_grad_(tensor.requires_grad())
+                          : tensor.clone();
 }
 
 Tensors given(const Origin& origin, const Tensors& variables) {

@@ -25,12 +25,20 @@ class Interpreter {
   /// All variables of an origin, leaves first; draws from the default generator.
   Tensors make(const Origin& origin) const;
 
-  const at::Generator& generator() const { return generator_; }
+  const at::Generator& generator() const { return *surroundings_.generator; }
+  /// Stays where it is.
+  Surroundings& surroundings() { return surroundings_; }
 
  private:
-  at::Generator generator_;
+  Surroundings surroundings_{};
   std::vector<Boxed> inner_{};
 };
+
+/// Data for a leaf; draws from the default generator.
+at::Tensor fill(const Leaf& leaf);
+
+/// The same tensor in memory of its own, with a history if it has one.
+at::Tensor apart(const at::Tensor& tensor);
 
 /// The variables that an origin gives to the function.
 Tensors given(const Origin& origin, const Tensors& variables);

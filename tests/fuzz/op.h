@@ -5,6 +5,7 @@
 #include <ATen/core/Generator.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <tuple>
@@ -22,6 +23,8 @@ struct Operands {
   double c = 0, d = 0;
   at::ScalarType t = at::kDouble;
   std::optional<at::Generator> g{};
+  double host_number = 0;
+  at::Tensor host_tensor{};
 };
 
 /// Facts about an op that the generator heeds. A set of bits.
@@ -55,6 +58,7 @@ struct Op {
   Tensors (*run)(Operands&);
   Pattern pattern;
   unsigned traits = kPlain;
+  std::optional<ProgramPattern> only_in{};  // drawn in no other programs
   bool has(Trait trait) const { return (traits & trait) != 0; }
 };
 
@@ -68,6 +72,7 @@ std::vector<Op> layer_ops();
 std::vector<Op> shape_ops();
 std::vector<Op> in_place_ops();
 std::vector<Op> autograd_ops();
+std::vector<Op> pattern_ops();  // each belongs to a program pattern
 
 inline Tensors packed(at::Tensor tensor) { return {std::move(tensor)}; }
 inline Tensors packed(Tensors tensors) { return tensors; }
@@ -77,14 +82,15 @@ Tensors packed(const std::tuple<T...>& tuple) {
 }
 
 /// A row of the table; the expression is run and printed.
-#define TANDEM_FUZZ_OP(name, pattern, traits, ...)                                    \
-  ::tandem::fuzz::Op {                                                                \
-    name, #__VA_ARGS__,                                                               \
-        [](::tandem::fuzz::Operands& operands) {                                      \
-          [[maybe_unused]] auto& [x, y, z, w, xs, i, j, k, s, c, d, t, g] = operands; \
-          return ::tandem::fuzz::packed(__VA_ARGS__);                                 \
-        },                                                                            \
-        pattern, traits                                                               \
+#define TANDEM_FUZZ_OP(name, pattern, traits, ...)                                     \
+  ::tandem::fuzz::Op {                                                                 \
+    name, #__VA_ARGS__,                                                                \
+        [](::tandem::fuzz::Operands& operands) {                                       \
+          [[maybe_unused]] auto& [x, y, z, w, xs, i, j, k, s, c, d, t, g, host_number, \
+                                  host_tensor] = operands;                             \
+          return ::tandem::fuzz::packed(__VA_ARGS__);                                  \
+        },                                                                             \
+        pattern, traits                                                                \
   }
 
 }  // namespace tandem::fuzz

@@ -8,8 +8,8 @@ namespace tandem::fuzz {
 std::span<const Op> all_ops() {
   static const std::vector<Op> all = [] {
     std::vector<Op> ops;
-    for (auto list :
-         {pointwise_ops, reduction_ops, layer_ops, shape_ops, in_place_ops, autograd_ops}) {
+    for (auto list : {pointwise_ops, reduction_ops, layer_ops, shape_ops, in_place_ops,
+                      autograd_ops, pattern_ops}) {
       const std::vector<Op> rows = list();
       ops.insert(ops.end(), rows.begin(), rows.end());
     }

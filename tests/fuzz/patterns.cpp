@@ -1,6 +1,7 @@
 #include "fuzz/patterns.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace tandem::fuzz::patterns {
@@ -14,6 +15,9 @@ bool is_numeric(const at::Tensor& tensor) {
 }
 bool is_integral(const at::Tensor& tensor) {
   return at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
+}
+bool is_short(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
 }
 bool has_dims(const at::Tensor& tensor) { return tensor.dim() > 0 && tensor.numel() > 0; }
 
@@ -64,6 +68,11 @@ bool partner(Chooser& chooser, Statement& statement, const Chooser::Wanted& want
   if (!y) return false;
   statement.operands.push_back(*y);
   return true;
+}
+
+bool complex_partner(Chooser& chooser, Statement& statement) {
+  const auto wanted = [](const at::Tensor& tensor) { return tensor.is_complex(); };
+  return partner(chooser, statement, wanted, true);
 }
 
 bool with_dim(Chooser& chooser, Statement& statement) {
@@ -120,6 +129,9 @@ bool boolean(Chooser& chooser, Statement& statement) {
 }
 bool complex(Chooser& chooser, Statement& statement) {
   return one(chooser, statement, [](const at::Tensor& tensor) { return tensor.is_complex(); });
+}
+bool complex_pair(Chooser& chooser, Statement& statement) {
+  return complex(chooser, statement) && complex_partner(chooser, statement);
 }
 bool differentiable(Chooser& chooser, Statement& statement) {
   return one(chooser, statement, [](const at::Tensor& tensor) {
@@ -411,6 +423,36 @@ bool sizes_only(Chooser& chooser, Statement& statement) {
   statement.dtype = some ? chooser.value(*some).scalar_type() : at::kDouble;
   return true;
 }
+bool scalar(Chooser& chooser, Statement& statement) {
+  constants(chooser, statement);
+  statement.dtype = chooser.random.one_of({at::kHalf, at::kBFloat16, at::kFloat, at::kDouble,
+                                           at::kByte, at::kChar, at::kShort, at::kInt, at::kLong,
+                                           at::kBool, at::kComplexFloat});
+  // Of the small ones nothing is left in 16 bits.
+  statement.c = chooser.random.one_of({1e-8, 0.1, 0.3, 1.0, 2.5, 3.0, 1e-5, 250.0});
+  return true;
+}
+bool with_scalar(Chooser& chooser, Statement& statement) {
+  if (!one(chooser, statement, is_short)) return false;
+  const auto y = chooser.pick([](const at::Tensor& tensor) { return tensor.dim() == 0; });
+  if (!y) return false;
+  statement.operands.push_back(*y);
+  return true;
+}
+bool unfit(Chooser& chooser, Statement& statement) {
+  if (!numeric(chooser, statement)) return false;
+  statement.dtype = chooser.random.one_of({at::kHalf, at::kByte, at::kChar, at::kShort, at::kInt,
+                                           at::kLong, at::kBFloat16, at::kFloat, at::kBool});
+  statement.c = chooser.random.one_of({1e5, 300.0, -1.0, 70000.0, 3e9, 1e19, 1e39, 2.0, -129.0});
+  if (chooser.random.percent(20)) statement.c = INFINITY;
+  return true;
+}
+bool with_number(Chooser& chooser, Statement& statement) {
+  const auto x = chooser.pick(is_short);
+  if (!x || !scalar(chooser, statement)) return false;
+  statement.operands = {*x};
+  return true;
+}
 bool pairs(Chooser& chooser, Statement& statement) {
   return one(chooser, statement, [](const at::Tensor& tensor) {
     return (tensor.scalar_type() == at::kDouble || tensor.scalar_type() == at::kFloat) &&
@@ -429,6 +471,9 @@ bool write_numeric(Chooser& chooser, Statement& statement) {
 }
 bool write_pair(Chooser& chooser, Statement& statement) {
   return write(chooser, statement) && partner(chooser, statement, is_floating, true);
+}
+bool write_scalar(Chooser& chooser, Statement& statement) {
+  return with_scalar(chooser, statement) && is_writable(x_of(chooser, statement));
 }
 bool write_triple(Chooser& chooser, Statement& statement) {
   const auto same_dtype = [&](const at::Tensor& tensor) {
@@ -495,6 +540,13 @@ bool write_first(Chooser& chooser, Statement& statement) { return write_dim(choo
 bool write_list(Chooser& chooser, Statement& statement) {
   return write(chooser, statement) && partner(chooser, statement, is_writable, false) &&
          is_floating(chooser.value(statement.operands[1]));
+}
+bool write_complex(Chooser& chooser, Statement& statement) {
+  return one(chooser, statement,
+             [](const at::Tensor& tensor) { return tensor.is_complex() && is_writable(tensor); });
+}
+bool write_complex_pair(Chooser& chooser, Statement& statement) {
+  return write_complex(chooser, statement) && complex_partner(chooser, statement);
 }
 bool reshapable(Chooser& chooser, Statement& statement) {
   return one(chooser, statement, [](const at::Tensor& tensor) {

@@ -17,6 +17,7 @@ bool differentiable(Chooser& chooser, Statement& statement);  // floating, requi
 // several, broadcastable
 bool floating_pair(Chooser& chooser, Statement& statement);
 bool numeric_pair(Chooser& chooser, Statement& statement);
+bool complex_pair(Chooser& chooser, Statement& statement);  // y can be expanded to x
 bool integral_pair(Chooser& chooser, Statement& statement);
 bool same_sizes(Chooser& chooser, Statement& statement);  // x and y: floating, same sizes and dtype
 bool floating_triple(Chooser& chooser, Statement& statement);
@@ -63,12 +64,19 @@ bool permutation(Chooser& chooser, Statement& statement);  // x, s: an order of 
 bool range(Chooser& chooser, Statement& statement);        // x, i: dimension, j..k: part of it
 bool strided(Chooser& chooser, Statement& statement);      // x, s: sizes; i, j: strides, k: offset
 bool sizes_only(Chooser& chooser, Statement& statement);
-bool pairs(Chooser& chooser, Statement& statement);  // x whose last size is 2, dense
+bool scalar(Chooser& chooser, Statement& statement);  // c, t: a number of any dtype
+bool with_scalar(Chooser& chooser,
+                 Statement& statement);  // x: 16 bits; y: no dimensions, any dtype
+bool unfit(Chooser& chooser,
+           Statement& statement);  // x: any number; t: a dtype, c: mostly not of it
+bool with_number(Chooser& chooser, Statement& statement);  // x: 16 bits; c, t: as in scalar
+bool pairs(Chooser& chooser, Statement& statement);        // x whose last size is 2, dense
 
 // writes: x is written
 bool write(Chooser& chooser, Statement& statement);
 bool write_numeric(Chooser& chooser, Statement& statement);
 bool write_pair(Chooser& chooser, Statement& statement);
+bool write_scalar(Chooser& chooser, Statement& statement);  // y: no dimensions, any dtype
 bool write_triple(Chooser& chooser, Statement& statement);
 bool write_masked(Chooser& chooser, Statement& statement);  // y a mask, z of one element
 bool write_dim(Chooser& chooser, Statement& statement);     // i: dimension, y: like x
@@ -78,7 +86,9 @@ bool write_like(Chooser& chooser,
 bool write_product(Chooser& chooser, Statement& statement);  // x[n,m] y[n,k] z[k,m]
 bool write_first(Chooser& chooser, Statement& statement);    // the first element of dimension i
 bool write_list(Chooser& chooser, Statement& statement);     // xs: each is written
-bool reshapable(Chooser& chooser, Statement& statement);     // x is a matrix and no view
+bool write_complex(Chooser& chooser, Statement& statement);
+bool write_complex_pair(Chooser& chooser, Statement& statement);  // y can be expanded to x
+bool reshapable(Chooser& chooser, Statement& statement);          // x is a matrix and no view
 
 // autograd
 bool root_and_input(Chooser& chooser, Statement& statement);  // x depends on y

@@ -52,7 +52,11 @@ void print(std::ostream& out, const char* name, const Origin& origin) {
   for (size_t index = 0; index < origin.leaves.size(); ++index) {
     const Leaf& leaf = origin.leaves[index];
     out << "  v" << index << " = leaf " << c10::toString(leaf.dtype) << at::IntArrayRef(leaf.sizes)
-        << (leaf.requires_grad ? " requires grad" : "") << '\n';
+        << (leaf.requires_grad ? " requires grad" : "")
+        << (leaf.fill == Fill::Special     ? " of special values"
+            : leaf.fill == Fill::LargeMean ? " of large mean"
+                                           : "")
+        << '\n';
   }
   print(out, origin.statements, 1);
   out << "  given";
@@ -90,6 +94,14 @@ std::string print(const ProgramSpec& program) {
   if (program.variation == Variation::NoGrad) out << ", third call in no_grad";
   if (program.variation == Variation::FlipGrad) out << ", third call with grad flags flipped";
   if (program.variation == Variation::Wider) out << ", third call with a wider leaf";
+  if (program.variation == Variation::Apart) out << ", calls with arguments in memory of their own";
+  if (program.host_changes) out << ", host state changes";
+  for (const NewData& data : program.new_data) {
+    out << ", " << (data.wider ? "wider" : "other") << " data for leaf " << data.leaf
+        << (data.closed_over ? " of the closure " : " ")
+        << (data.after_call ? "before the backward" : "before the calls");
+  }
+  for (const ProgramPattern pattern : program.patterns) out << ", " << name_of(pattern);
   out << '\n';
   print(out, "arguments", program.arguments);
   print(out, "closure", program.closure);

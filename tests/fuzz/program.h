@@ -1,8 +1,12 @@
 #pragma once
 
+#include "fuzz/program_patterns.h"
+
+#include <ATen/core/Generator.h>
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,11 +38,15 @@ struct Statement {
   bool on_view = false, on_written = false, on_drawn = false, requires_grad = false;
 };
 
+/// What a leaf holds: draws around 0, of a few values most of which are special, or around 10,000.
+enum class Fill { Normal, Special, LargeMean };
+
 /// A tensor from nowhere: where gradients may arrive.
 struct Leaf {
   std::vector<int64_t> sizes{};
   at::ScalarType dtype = at::kDouble;
   bool requires_grad = false;
+  Fill fill = Fill::Normal;
 };
 
 /// Makes the tensors that a function works on: leaves are variables 0, 1, ..., then statements run
@@ -57,16 +65,34 @@ struct Function {
   int variables = 0;
 };
 
+/// What a function has beside its operands.
+struct Surroundings {
+  std::optional<at::Generator> generator{};
+  // Host state, which a compiled function names in guard_on and closes_over.
+  double host_number = 1.5;
+  at::Tensor host_tensor = at::scalar_tensor(0.75, at::kDouble);
+};
+
+/// A leaf that gets other data by set_data().
+struct NewData {
+  bool closed_over = false;  // of the closure; otherwise of the arguments
+  size_t leaf = 0;
+  bool after_call = true;  // before the backward; otherwise before each call but the first
+  bool wider = false;      // by one in its first dimension
+};
+
 /// Grad mode around the whole call.
 enum class Around { Nothing, NoGrad, Inference };
 /// How the compiled form is made and called.
 enum class CallMode { InGraph, Epilogue, OtherThread };
 
-/// How a third call differs from the first two: it must not be served by their entry.
-enum class Variation { None, NoGrad, FlipGrad, Wider };
+/// How later calls differ. Mostly the third from the first two: it must not be served by their
+/// entry. Apart: of four calls every other one gets arguments that share no memory.
+enum class Variation { None, NoGrad, FlipGrad, Wider, Apart };
 
 struct ProgramSpec {
   uint64_t seed = 0;
+  PatternSet patterns{};
   Origin arguments{};  // made anew for every call
   Origin closure{};    // made once: the last parameters of the function
   Function function{};
@@ -79,6 +105,14 @@ struct ProgramSpec {
   /// Not all bits are promised: see docs/reference/differences.md. No discontinuous op then.
   bool rounds = false;
   bool second_order = false;
+  /// Host state is another after the call than in it, and in the call than in the one before.
+  bool host_changes = false;
+  /// In calls with even and odd numbers. Two zeros are two states.
+  double host_number(int call) const {
+    if (seed % 4 == 0) return call % 2 == 1 ? -0.0 : 0.0;
+    return call % 2 == 1 ? 2 : 1.5;
+  }
+  std::vector<NewData> new_data{};
 };
 
 /// The statements one per line, for people.

@@ -208,6 +208,16 @@ bool drop_leaf(ProgramSpec& program, size_t number) {
         std::ranges::find(origin->given, variable) != origin->given.end()) {
       return true;
     }
+    const bool closed_over = origin == &program.closure;
+    std::vector<NewData>& new_data = program.new_data;
+    if (std::ranges::any_of(new_data, [&](const NewData& data) {
+          return data.closed_over == closed_over && data.leaf == number;
+        })) {
+      return true;
+    }
+    for (NewData& data : new_data) {
+      if (data.closed_over == closed_over && data.leaf > number) --data.leaf;
+    }
     origin->leaves.erase(origin->leaves.begin() + variable);
     const auto name = [&](int other) { return other > variable ? other - 1 : other; };
     rename(origin->statements, name);
@@ -217,10 +227,17 @@ bool drop_leaf(ProgramSpec& program, size_t number) {
   return false;
 }
 
+bool drop_new_data(ProgramSpec& program, size_t number) {
+  if (number >= program.new_data.size()) return false;
+  program.new_data.erase(program.new_data.begin() + static_cast<int64_t>(number));
+  return true;
+}
+
 bool simplify_leaf(ProgramSpec& program, size_t number) {
   for (Origin* origin : {&program.arguments, &program.closure}) {
     if (number < origin->leaves.size()) {
       origin->leaves[number].requires_grad = false;
+      origin->leaves[number].fill = Fill::Normal;
       return true;
     }
     number -= origin->leaves.size();
@@ -263,7 +280,10 @@ bool simplify_modes(ProgramSpec& program, size_t number) {
     case 4:
       program.variation = Variation::None;
       return true;
-    case 5:  // fails nowhere if it is still called
+    case 5:
+      program.host_changes = false;
+      return true;
+    case 6:  // fails nowhere if it is still called
       program.inner.clear();
       return true;
     default:
@@ -277,7 +297,7 @@ ProgramSpec shrink(const ProgramSpec& program,
                    const std::function<bool(const ProgramSpec&)>& still_fails) {
   constexpr Step kSteps[] = {simplify_modes, drop_statement,    bypass_statement, unwrap_block,
                              shorten_loop,   own_generator_off, drop_result,      drop_argument,
-                             drop_leaf,      simplify_leaf,     shrink_leaf};
+                             drop_new_data,  drop_leaf,         simplify_leaf,    shrink_leaf};
   ProgramSpec best = program;
   const auto key = [](const ProgramSpec& spec) { return print(spec); };
   for (bool smaller = true; smaller;) {

@@ -2,7 +2,6 @@
 
 #include "fuzz/check.h"
 #include "fuzz/failure.h"
-#include "fuzz/generate.h"
 
 #include <ATen/Parallel.h>
 #include <poll.h>
@@ -55,7 +54,7 @@ void work(uint64_t seed, const RunOptions& options, FILE* out) {
     std::fflush(out);
   };
   say("begin " + std::to_string(seed));
-  const ProgramSpec program = generate(seed, options.second_order);
+  const ProgramSpec program = generate(seed, options.programs);
   const Verdict verdict = check(program);
   std::ostringstream pairs;
   for (const auto& [op, company] : drawn_pairs(program)) pairs << ' ' << op << ' ' << company;
@@ -238,7 +237,7 @@ class Pool {
     if (child == 0) {
       at::set_num_threads(1);
       try {
-        const ProgramSpec program = generate(seed, options_.second_order);
+        const ProgramSpec program = generate(seed, options_.programs);
         write_failure(options_.failures, shrink_crash(program), {"ended by " + how}, false);
       } catch (...) {
       }
@@ -274,9 +273,9 @@ class Pool {
 
 void run_programs(const RunOptions& options, Ledger& ledger) { Pool(options, ledger).run(); }
 
-bool run_one(uint64_t seed, bool second_order, const std::filesystem::path& failures) {
+bool run_one(uint64_t seed, const GenerateOptions& options, const std::filesystem::path& failures) {
   at::set_num_threads(1);
-  const ProgramSpec program = generate(seed, second_order);
+  const ProgramSpec program = generate(seed, options);
   std::cout << print(program) << std::flush;
   const Verdict verdict = check(program);
   if (verdict.kind == Verdict::Kind::Passed) std::cout << "like eager\n";

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "fuzz/generate.h"
 #include "fuzz/ledger.h"
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace tandem::fuzz {
 struct RunOptions {
   std::vector<uint64_t> seeds{};  // those that are not done yet
   int jobs = 1;
-  bool second_order = false;
+  GenerateOptions programs{};
   double time_limit_s = 0;           // 0: none
   std::filesystem::path ledger{};    // empty: none is kept
   std::filesystem::path failures{};  // where failing programs are written
@@ -24,6 +25,6 @@ struct RunOptions {
 void run_programs(const RunOptions& options, Ledger& ledger);
 
 /// Generates and checks one program in this process, shrinks it if it fails, and prints all.
-bool run_one(uint64_t seed, bool second_order, const std::filesystem::path& failures);
+bool run_one(uint64_t seed, const GenerateOptions& options, const std::filesystem::path& failures);
 
 }  // namespace tandem::fuzz

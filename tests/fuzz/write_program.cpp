@@ -3,6 +3,7 @@
 #include "fuzz/custom_functions.h"
 #include "fuzz/write_text.h"
 
+#include <cmath>
 #include <sstream>
 
 namespace tandem::fuzz {
@@ -11,6 +12,7 @@ namespace {
 constexpr const char* kHead = R"(#include <tandem/tandem.h>
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ScalarOps.h>
 #include <torch/torch.h>
 
 #include <cstring>
@@ -35,11 +37,26 @@ void assign(std::vector<at::Tensor*> targets, const Value& value) {
   const Tensors list = packed(value);
   for (size_t i = 0; i < targets.size(); ++i) *targets[i] = i < list.size() ? list[i] : at::Tensor();
 }
-inline at::Tensor leaf(std::vector<int64_t> sizes, at::ScalarType dtype, bool requires_grad) {
-  const at::Tensor tensor = at::isIntegralType(dtype, true)
-                                ? torch::randint(0, dtype == at::kBool ? 2 : 4, sizes, dtype)
-                                : torch::randn(sizes, dtype);
+enum class Fill { Normal, Special, LargeMean };
+inline at::Tensor leaf(std::vector<int64_t> sizes, at::ScalarType dtype, bool requires_grad,
+                       Fill fill = Fill::Normal) {
+  at::Tensor tensor;
+  if (at::isIntegralType(dtype, true)) {
+    tensor = torch::randint(0, dtype == at::kBool ? 2 : 4, sizes, dtype);
+  } else if (fill == Fill::Special) {
+    const at::Tensor values = torch::tensor(
+        {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e30, -1e30, 3e38, 1e15, 1e-40, -1e-310, 1.0, -2.5},
+        at::kDouble);
+    tensor = values.index({torch::randint(0, values.numel(), sizes, at::kLong)}).to(dtype);
+  } else {
+    tensor = torch::randn(sizes, dtype);
+    if (fill == Fill::LargeMean) tensor = tensor + 10000;
+  }
   return tensor.set_requires_grad(requires_grad);
+}
+inline at::Tensor apart(const at::Tensor& tensor) {
+  return tensor.is_leaf() ? tensor.detach().clone().requires_grad_(tensor.requires_grad())
+                          : tensor.clone();
 }
 )";
 
@@ -99,6 +116,8 @@ void differentiate(Seen& seen, const std::string& when, const Tensors& results,
 
 Seen observe(Program& program, const std::function<Tensors(Tensors)>& call, int number) {
   Seen seen;
+  set_host(number % 2 == 1 ? kOddHost : kEvenHost);
+  program.new_data({}, number, false);
   torch::manual_seed(100 + number);
   Tensors all, arguments;
   program.arguments(all, arguments);
@@ -140,6 +159,8 @@ Seen observe(Program& program, const std::function<Tensors(Tensors)>& call, int 
     }
   }
   seen.facts.push_back({"memory", sharing});
+  if (kEvenHost != 0) set_host(0.5);
+  program.new_data(all, number, true);
   differentiate(seen, "", results, wanted);
   try {
     Tensors parameters = arguments;
@@ -168,9 +189,9 @@ Seen observe(Program& program, const std::function<Tensors(Tensors)>& call, int 
 
 bool close(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
-  if (at::equal(a, b)) return true;
+  if (at::equal(a, b)) return !a.is_floating_point() || at::equal(a.signbit(), b.signbit());
   if (!a.is_floating_point() && !a.is_complex()) return false;
-  return at::allclose(a, b, 1e-5, a.scalar_type() == at::kDouble ? 1e-10 : 1e-3);
+  return at::allclose(a, b, 1e-5, a.scalar_type() == at::kDouble ? 1e-10 : 1e-3, true);
 }
 
 int compare(const Seen& eager, const Seen& compiled, int call) {
@@ -205,11 +226,15 @@ int main() {
   Program eager(false), compiled(true);
   tandem::Options options;
   options.mutations = kMutations;
+  if (kHostChanges) {
+    options.closes_over = {&host_tensor};
+    options.guard_on = [] { return host_number; };
+  }
   const auto handle = tandem::compile_boxed(
       std::function<Tensors(Tensors)>([&](Tensors list) { return compiled.function(list); }), options);
   int differences = 0;
-  for (int call = 0; call < (kVaries ? 3 : 2); ++call) {
-    varied = call == 2;
+  for (int call = 0; call < kCalls; ++call) {
+    varied = kApart ? call % 2 == kFirstApart : call == 2;
     const Seen expected = observe(eager, [&](Tensors list) { return eager.function(list); }, call);
     const Seen found = observe(compiled, [&](Tensors list) {
       Tensors results;
@@ -292,19 +317,48 @@ void write_function(std::ostream& out, const std::string& name, const Function& 
   out << "    return {" << names(function.results) << "};\n  }\n";
 }
 
+std::string leaf_text(const Leaf& leaf, const std::string& wider,
+                      const std::string& requires_grad) {
+  std::ostringstream out;
+  out << "leaf({";
+  for (size_t dim = 0; dim < leaf.sizes.size(); ++dim) {
+    out << (dim ? ", " : "") << leaf.sizes[dim];
+    if (dim == 0) out << wider;
+  }
+  out << "}, at::k" << c10::toString(leaf.dtype) << ", " << requires_grad
+      << (leaf.fill == Fill::Special     ? ", Fill::Special"
+          : leaf.fill == Fill::LargeMean ? ", Fill::LargeMean"
+                                         : "")
+      << ")";
+  return out.str();
+}
+
+void write_new_data(std::ostream& out, const ProgramSpec& program) {
+  out << "  void new_data([[maybe_unused]] const Tensors& all, [[maybe_unused]] int number,\n"
+      << "                [[maybe_unused]] bool after_call) {\n";
+  for (const NewData& data : program.new_data) {
+    const Origin& origin = data.closed_over ? program.closure : program.arguments;
+    const Leaf& leaf = origin.leaves[data.leaf];
+    out << "    if (" << (data.after_call ? "after_call" : "!after_call && number > 0") << ") {\n"
+        << "      torch::manual_seed(300 + " << (data.after_call ? "10" : "number") << ");\n      "
+        << (data.closed_over ? "closed" : "all") << '[' << data.leaf << "].set_data("
+        << leaf_text(leaf, data.wider ? " + 1" : "", "false") << ");\n    }\n";
+  }
+  out << "  }\n";
+}
+
 void write_origin(std::ostream& out, const Origin& origin, Variation variation) {
   int count = static_cast<int>(origin.leaves.size());
   for (int number = 0; number < count; ++number) {
     const Leaf& leaf = origin.leaves[static_cast<size_t>(number)];
-    out << "    at::Tensor " << variable(number) << " = leaf({";
-    for (size_t dim = 0; dim < leaf.sizes.size(); ++dim) {
-      out << (dim ? ", " : "") << leaf.sizes[dim];
-      if (variation == Variation::Wider && number == 0 && dim == 0) out << " + (varied ? 1 : 0)";
-    }
-    out << "}, at::k" << c10::toString(leaf.dtype) << ", ";
+    const bool wider = variation == Variation::Wider && number == 0;
     const bool flips = variation == Variation::FlipGrad &&
                        (at::isFloatingType(leaf.dtype) || at::isComplexType(leaf.dtype));
-    out << (leaf.requires_grad ? "true" : "false") << (flips ? " != varied" : "") << ");\n";
+    out << "    at::Tensor " << variable(number) << " = "
+        << leaf_text(
+               leaf, wider ? " + (varied ? 1 : 0)" : "",
+               std::string(leaf.requires_grad ? "true" : "false") + (flips ? " != varied" : ""))
+        << ";\n";
   }
   std::vector<int> all;
   for (int number = 0; number < count; ++number) all.push_back(number);
@@ -316,6 +370,10 @@ void write_origin(std::ostream& out, const Origin& origin, Variation variation) 
   }
   write(out, origin.statements, 2);
   out << "    all = {" << names(all) << "};\n    given = {" << names(origin.given) << "};\n";
+  if (variation == Variation::Apart) {
+    out << "    for (at::Tensor& tensor : given) {\n      if (varied) tensor = apart(tensor);\n    "
+           "}\n";
+  }
 }
 
 }  // namespace
@@ -333,9 +391,23 @@ std::string write_program(const ProgramSpec& program, const std::vector<std::str
       << (program.mode == CallMode::OtherThread ? "true" : "false") << ";\n";
   out << "constexpr auto kMutations = tandem::Mutations::"
       << (program.mode == CallMode::Epilogue ? "epilogue" : "in_graph") << ";\n";
-  out << "constexpr bool kVaries = " << (program.variation != Variation::None ? "true" : "false")
+  out << "constexpr bool kHostChanges = " << (program.host_changes ? "true" : "false") << ";\n"
+      << "constexpr double kEvenHost = " << program.host_number(0)
+      << ", kOddHost = " << (std::signbit(program.host_number(1)) ? "-0.0" : "2") << ";\n"
+      << "double host_number = 1.5;\n"
+      << "at::Tensor host_tensor = at::scalar_tensor(0.75, at::kDouble);\n"
+      << "void set_host(double number) {\n  if (!kHostChanges) return;\n"
+      << "  if (number != host_number) host_tensor = at::scalar_tensor(number / 2, at::kDouble);\n"
+      << "  host_number = number;\n}\n";
+  const bool apart = program.variation == Variation::Apart;
+  out << "constexpr bool kApart = " << (apart ? "true" : "false") << ";\n"
+      << "constexpr int kFirstApart = " << (program.seed % 2 == 1 ? 0 : 1) << ";\n"
+      << "constexpr int kCalls = "
+      << (apart                                  ? 4
+          : program.variation == Variation::None ? 2
+                                                 : 3)
       << ";\n"
-      << "bool varied = false;  // the third call\n";
+      << "bool varied = false;  // the third call, or every other one\n";
   out << "void around(const std::function<void()>& body) {\n";
   if (program.around == Around::NoGrad) out << "  const at::NoGradGuard mode;\n";
   if (program.around == Around::Inference) out << "  const c10::InferenceMode mode;\n";
@@ -365,6 +437,7 @@ std::string write_program(const ProgramSpec& program, const std::vector<std::str
                    static_cast<size_t>(function.parameters));
   }
   write_function(out, "function", program.function, program.arguments.given.size());
+  write_new_data(out, program);
   write_function(out, "further", program.further, static_cast<size_t>(program.further.parameters));
   out << "\n  at::Generator generator = at::detail::createCPUGenerator(" << program.seed << ");\n"
       << "  Tensors closed, closure;\n  std::vector<std::function<Tensors(Tensors)>> inner_;\n};\n";

@@ -3,6 +3,7 @@
 #include "fuzz/op.h"
 
 #include <cctype>
+#include <cmath>
 #include <sstream>
 #include <string_view>
 
@@ -12,6 +13,7 @@ namespace {
 std::string variable(int number) { return "v" + std::to_string(number); }
 
 std::string number(double value) {
+  if (std::isinf(value)) return value > 0 ? "INFINITY" : "-INFINITY";
   std::ostringstream out;
   out << value;
   const std::string text = out.str();

@@ -1,0 +1,92 @@
+#include "fuzz/program_patterns.h"
+
+#include "fuzz/random.h"
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+#include <stdexcept>
+
+namespace tandem::fuzz {
+namespace {
+
+/// Of a hundred programs so many have a pattern.
+constexpr int64_t kShare = 4;
+
+// Off: the defects that it finds are known and not mended yet.
+constexpr std::array kPatterns = {
+    PatternRow{ProgramPattern::LeafViews, "leaf_views", false,
+               "leaves that are parts of one flat tensor"},
+    PatternRow{ProgramPattern::EntryReuse, "entry_reuse", false,
+               "four calls, in turn with parts of one tensor and with tensors of their own"},
+    PatternRow{ProgramPattern::MixedBackward, "mixed_backward", false,
+               "custom functions of two results whose backward is not linear in the gradients"},
+    PatternRow{ProgramPattern::UndefinedTangents, "undefined_tangents", false,
+               "custom functions with set_materialize_grads(false) that ask what is defined"},
+    PatternRow{ProgramPattern::LazyViews, "lazy_views", false,
+               "conjugated and negated views as arguments, read and written through"},
+    PatternRow{ProgramPattern::WrappedNumbers, "wrapped_numbers", false,
+               "tensors that stand for numbers, as arguments and inside"},
+    PatternRow{ProgramPattern::ShortScalars, "short_scalars", false,
+               "tensors without dimensions, of any dtype, left and right of 16-bit ones"},
+    PatternRow{ProgramPattern::SpecialValues, "special_values", false,
+               "data with both zeros, infinities, no numbers, huge and denormal ones"},
+    PatternRow{ProgramPattern::LargeMean, "large_mean", false,
+               "data whose mean is much larger than its deviation, and long sums"},
+    PatternRow{ProgramPattern::UnfitNumbers, "unfit_numbers", false,
+               "numbers that the dtype cannot hold: eager raises, mostly"},
+    PatternRow{ProgramPattern::Empties, "empties", false,
+               "sizes of zero, empty slices and empty indices"},
+    PatternRow{ProgramPattern::HostState, "host_state", false,
+               "host state that guard_on and closes_over name changes between call and backward"},
+    PatternRow{
+        ProgramPattern::SetData, "set_data", false,
+        "leaves get other data, of other sizes, too: between calls, between call and backward"},
+};
+
+}  // namespace
+
+std::span<const PatternRow> program_patterns() { return kPatterns; }
+
+std::string_view name_of(ProgramPattern pattern) {
+  return std::ranges::find(kPatterns, pattern, &PatternRow::pattern)->name;
+}
+
+PatternSet switched_on(const std::string& changes) {
+  PatternSet on;
+  for (const PatternRow& row : kPatterns) {
+    if (row.on) on.insert(row.pattern);
+  }
+  std::istringstream words(changes);
+  for (std::string word; std::getline(words, word, ',');) {
+    const std::string name = word.empty() ? word : word.substr(1);
+    bool known = name == "all" || std::ranges::count(kPatterns, name, &PatternRow::name) == 1;
+    known = known && (word[0] == '+' || word[0] == '-');
+    if (!known) {
+      std::string text =
+          "fuzz: --patterns: expected +name or -name, got " + word + "\n  known:  all";
+      for (const PatternRow& row : kPatterns) text += ' ' + std::string(row.name);
+      throw std::runtime_error(text);
+    }
+    for (const PatternRow& row : kPatterns) {
+      if (name != "all" && name != row.name) continue;
+      if (word[0] == '+') {
+        on.insert(row.pattern);
+      } else {
+        on.erase(row.pattern);
+      }
+    }
+  }
+  return on;
+}
+
+PatternSet patterns_of(uint64_t seed, const PatternSet& on) {
+  PatternSet patterns;
+  for (const ProgramPattern pattern : on) {
+    Random random(seed ^ ((static_cast<uint64_t>(pattern) + 1) << 48));
+    if (random.percent(kShare)) patterns.insert(pattern);
+  }
+  return patterns;
+}
+
+}  // namespace tandem::fuzz
