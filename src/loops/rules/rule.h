@@ -79,7 +79,7 @@ struct Rule {
   std::string_view op;  // `add.Tensor`: without `aten::`, but `tandem::class_index`
   RuleKind kind = RuleKind::Pointwise;
   Weight weight = Weight::Light;
-  bool pays_alone = true;  // if not: in no kernel with other ops it is left to libtorch
+  bool pays_alone = true;   // if not: in no kernel with other ops it is left to libtorch
   bool any_number = false;  // of floats: libtorch's kernel takes numbers beyond their dtype, too
   /// The element of the result; of a reduction see below.
   Val (*emit)(Emitter&) = nullptr;

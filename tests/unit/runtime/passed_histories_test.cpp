@@ -19,9 +19,9 @@ std::vector<std::string> texts(const std::vector<CallPlan::PassedHistory>& passe
 
 TEST(PassedHistories, ThoseThatNoArgumentHas) {
   ir::Signature signature;
-  signature.inputs = {{.role = {}, .requires_grad = true, .histories = 2},
-                      {.role = {}, .requires_grad = false},  // requires_grad_() inside
-                      {.role = {}, .requires_grad = true}};
+  signature.inputs = {{.role = {}, .type = {}, .requires_grad = true, .histories = 2},
+                      {.role = {}, .type = {}, .requires_grad = false},  // requires_grad_() inside
+                      {.role = {}, .type = {}, .requires_grad = true}};
   signature.outputs.resize(1);
   signature.tangents = {{.of = {CallTensor::output(0)}, .type = {}},
                         {.of = {CallTensor::input(0), 1}, .type = {}, .part = 1}};
@@ -43,13 +43,17 @@ TEST(PassedHistories, ThoseThatNoArgumentHas) {
 // A formula may have saved what a view shows when the call ends.
 TEST(PassedHistories, ThoseOfTheViewsOfARewrittenBase) {
   ir::Signature signature;
-  signature.inputs = {
-      {.role = {}, .requires_grad = true, .group = 0, .histories = 2, .requires_grad_after = true},
-      {.role = {},
-       .requires_grad = true,
-       .group = 0,
-       .histories = 2,
-       .requires_grad_after = false}};
+  signature.inputs = {{.role = {},
+                       .type = {},
+                       .requires_grad = true,
+                       .group = 0,
+                       .histories = 2,
+                       .requires_grad_after = true},
+                      {.role = {},
+                       .requires_grad = true,
+                       .group = 0,
+                       .histories = 2,
+                       .requires_grad_after = false}};
   signature.groups = {{.members = {0, 1}, .type = {}, .is_root = true, .history_changed = true}};
   signature.tangents = {{.of = {CallTensor::group(0), 1}, .type = {}, .part = 1}};
   signature.gradients = {{.of = {CallTensor::group(0)}, .part = 1}};
