@@ -57,7 +57,8 @@ std::optional<Arguments> arguments_of(const c10::FunctionSchema& schema,
 
 /// Some kernels of libtorch end the process on sizes of zero. `cholesky` takes an empty vector,
 /// which is no matrix: refused.
-constexpr std::array<std::string_view, 6> kLeftOut = {"aten::_masked_softmax",
+constexpr std::array<std::string_view, 7> kLeftOut = {"aten::_masked_softmax",
+                                                      "aten::_masked_softmax_backward",
                                                       "aten::_pdist_backward",
                                                       "aten::_transform_bias_rescale_qkv",
                                                       "aten::_weight_norm_interface",
