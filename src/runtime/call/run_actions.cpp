@@ -13,7 +13,6 @@
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <span>
 #include <utility>
 
 namespace tandem::runtime {
@@ -110,13 +109,13 @@ class Runner {
   /// machine.
   void run() {
     using enum Action::Do;
-    const std::span<const Action> actions = plan_.actions;
-    size_t next = 0;
+    const Action* next = plan_.actions.data();
+    const Action* const end = next + plan_.actions.size();
     const auto while_it_is = [&](Action::Do what, const auto& act) {
-      for (; next < actions.size() && actions[next].what == what; ++next) act(actions[next]);
+      for (; next != end && next->what == what; ++next) act(*next);
     };
-    while (next < actions.size()) {
-      const size_t first = next;
+    while (next != end) {
+      const Action* const first = next;
       while_it_is(Take, [&](const Action& action) { at(action.at) = std::move(output(action)); });
       while_it_is(MakeNodes, [&](const Action&) { make_nodes(); });
       while_it_is(AddSlot, [&](const Action& action) { add_slot(action); });
@@ -131,7 +130,7 @@ class Runner {
         autograd::impl::set_gradient_edge(at(action.at), slot_of(action));
       });
       while_it_is(Save, [&](const Action&) { save(); });
-      if (next == first) perform(actions[next++]);
+      if (next == first) perform(*next++);
     }
   }
 
