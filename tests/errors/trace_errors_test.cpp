@@ -306,6 +306,27 @@ TEST(TraceErrors, OneMemoryWrittenInSeveralDtypes) {
   EXPECT_EQ(torch::view_as_real(z).sum().item<float>(), 0);
 }
 
+// The write would reach the other one without its conjugate or negation.
+TEST(TraceErrors, OneMemoryWrittenThatAnotherConjugatesOrNegates) {
+  std::string line;
+  auto f = compile([&](const T& x, const T& y) {
+    line = HERE, x.add_(1);
+    return y.clone();
+  });
+  const T z = torch::ones({2}, torch::kComplexFloat), real = torch::ones({2});
+  for (const auto& [x, y] : {std::pair(z, z.conj()), std::pair(real, torch::_neg_view(real))}) {
+    const std::string text = error_text<UnsupportedError>([&] { f(x, y); });  // sets `line`
+    EXPECT_EQ(text,
+              "signature: argument 0 is written and shares memory with argument 1\n"
+              "  at:     " +
+                  line +
+                  "\n"
+                  "  cause:  one of them is a lazy conjugate or negation of it\n"
+                  "  remedy: pass tensors that do not overlap, or clone() one of them");
+  }
+  EXPECT_EQ(real.sum().item<float>(), 2);
+}
+
 TEST(TraceErrors, ViewsAndAStrangerOnOneMemoryThatIsWritten) {
   std::string line;
   auto f = compile([&](const T& x, const T& y, const T& z) {

@@ -74,7 +74,16 @@ std::string cannot_be_group(std::span<const at::Tensor> members) {
   for (const at::Tensor& member : members) {
     if (member.scalar_type() != members[0].scalar_type()) return "they see it as different dtypes";
   }
-  if (have_one_root(members)) return {};
+  // Members are strided views of the base: they read its memory as the base does.
+  const bool one_root = have_one_root(members);
+  const at::Tensor base = one_root ? root_of(members[0]) : at::Tensor();
+  for (const at::Tensor& member : members) {
+    if (member.is_conj() != (one_root && base.is_conj()) ||
+        member.is_neg() != (one_root && base.is_neg())) {
+      return "one of them is a lazy conjugate or negation of it";
+    }
+  }
+  if (one_root) return {};
   // Without a common root each member stands for itself: that is what autograd sees outside, too.
   // Views of one another would need both, unless no write can give one of them a history.
   for (size_t i = 0; i < members.size(); ++i) {

@@ -38,9 +38,9 @@ bool is_differentiable_view(const at::Tensor& tensor);
 /// `tensors`.
 std::vector<std::vector<size_t>> related(std::span<const at::Tensor> tensors, bool all_views);
 
-/// Why such tensors can have no common base: they see the memory as different dtypes, or some that
-/// require grad are views of each other and some are not. Empty if they can. As long as nobody
-/// writes the memory they need none.
+/// Why such tensors can have no common base: they see the memory as different dtypes, some as a
+/// lazy conjugate or negation, or some that require grad are views of each other and some are not.
+/// Empty if they can. As long as nobody writes the memory they need none.
 std::string cannot_be_group(std::span<const at::Tensor> members);
 
 /// Makes the base of the group that `members` form, and a graph input for it.
