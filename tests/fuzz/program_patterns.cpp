@@ -25,7 +25,7 @@ constexpr std::array kPatterns = {
                "custom functions with set_materialize_grads(false) that ask what is defined"},
     PatternRow{ProgramPattern::LazyViews, "lazy_views", false,
                "conjugated and negated views as arguments, read and written through"},
-    PatternRow{ProgramPattern::WrappedNumbers, "wrapped_numbers", true,
+    PatternRow{ProgramPattern::WrappedNumbers, "wrapped_numbers", false,
                "tensors that stand for numbers, as arguments and inside"},
     PatternRow{ProgramPattern::ShortScalars, "short_scalars", true,
                "tensors without dimensions, of any dtype, left and right of 16-bit ones"},
