@@ -21,6 +21,9 @@
 namespace torch::nn {
 class Module;
 }
+namespace torch::optim {
+class Optimizer;
+}
 
 namespace tandem {
 
@@ -36,9 +39,10 @@ struct Event {
   double done = 0;
 };
 
-/// A backend by name or by object.
+/// A backend by name or by object; of none, the one that is taken if nobody says which.
 class TANDEM_API BackendRef {
  public:
+  BackendRef();
   BackendRef(const char* name) : ref_(std::string(name)) {}  // NOLINT: a name is a backend
   BackendRef(std::string name) : ref_(std::move(name)) {}    // NOLINT
   template <std::derived_from<Backend> B>
@@ -86,10 +90,14 @@ class GuardFn {
   std::function<Value()> fn_;
 };
 
+/// Of Options::verify_every: a function checks itself at the 2nd, 4th, 8th, ... call of an entry
+/// and when its calls change between entries.
+inline constexpr int64_t automatic = -1;
+
 /// Every field has a default that works. What is not built yet raises an UnsupportedError when it
 /// is set to anything but its default; docs/reference/options.md has the list.
 struct Options {
-  BackendRef backend = "eager";
+  BackendRef backend{};
   Partitioner partitioner = min_cut;
   Dynamic dynamic = Dynamic::never;
   IntegerSizes integer_sizes = IntegerSizes::checked;
@@ -106,7 +114,10 @@ struct Options {
   std::vector<std::shared_ptr<torch::nn::Module>> modules{};
   std::vector<const at::Tensor*> closes_over{};
   GuardFn guard_on{};
-  int64_t verify_every = 0;
+  int64_t verify_every = automatic;
+  std::string name{};
+  std::vector<torch::optim::Optimizer*> optimizers{};
+  bool cuda_graphs = false;
   std::filesystem::path cache_dir{}, dump_dir{};
   std::function<bool(const Event&)> on_event{};
 };

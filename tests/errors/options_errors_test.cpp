@@ -34,8 +34,8 @@ TEST(OptionsErrors, ValuesThatMakeNoSense) {
   EXPECT_EQ(text_of<UserError>({.max_entries = 0}),
             "options: max_entries is 0: expected at least 1\n"
             "  remedy: 1 keeps a single entry; to run without Tandem, call your function itself");
-  EXPECT_EQ(text_of<UserError>({.verify_every = -1}),
-            "options: verify_every is -1: expected 0 (never) or a number of calls\n"
+  EXPECT_EQ(text_of<UserError>({.verify_every = -2}),
+            "options: verify_every is -2: expected 0 (never) or a number of calls\n"
             "  remedy: leave it out");
   EXPECT_EQ(text_of<UserError>({.memory_budget = 1.5}),
             "options: memory_budget is 1.5: expected a share from 0 to 1\n"

@@ -191,7 +191,7 @@ void describe_settings(std::ostream& out, const Options& options) {
                ")");
   }
   if (options.guard_on) remark(set, "guard_on");
-  if (options.verify_every != 0) remark(set, base::str("verify_every = ", options.verify_every));
+  if (options.verify_every != defaults.verify_every) remark(set, base::str("verify_every = ", options.verify_every));
   if (!options.dump_dir.empty()) remark(set, "dump_dir = " + options.dump_dir.string());
   if (options.on_event) remark(set, "on_event");
   const std::string environment = describe_environment();

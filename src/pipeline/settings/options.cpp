@@ -14,6 +14,8 @@
 
 namespace tandem {
 
+BackendRef::BackendRef() : BackendRef("eager") {}
+
 std::string BackendRef::name() const {
   if (const auto* name = std::get_if<std::string>(&ref_)) return *name;
   const auto& object = std::get<std::shared_ptr<Backend>>(ref_);
@@ -54,7 +56,8 @@ void check_values(const Options& options) {
       options.max_entries >= 1, "options", "max_entries is ", options.max_entries,
       ": expected at least 1",
       "\n  remedy: 1 keeps a single entry; to run without Tandem, call your function itself");
-  TANDEM_REQUIRE(options.verify_every >= 0, "options", "verify_every is ", options.verify_every,
+  TANDEM_REQUIRE(options.verify_every >= 0 || options.verify_every == automatic, "options",
+                 "verify_every is ", options.verify_every,
                  ": expected 0 (never) or a number of calls", "\n  remedy: leave it out");
   if (options.memory_budget) {
     TANDEM_REQUIRE(*options.memory_budget >= 0 && *options.memory_budget <= 1, "options",
@@ -85,6 +88,9 @@ void check_built(const Options& options) {
   require_default(!options.memory_budget, "memory_budget",
                   "leave it out; the partitioner decides what is saved");
   require_default(!options.peak_limit_bytes, "peak_limit_bytes", "leave it out; no limit is kept");
+  require_default(options.optimizers.empty(), "optimizers",
+                  "call the optimizer outside the compiled function");
+  require_default(!options.cuda_graphs, "cuda_graphs", "leave it out; every kernel is launched");
   require_default(options.cache_dir.empty(), "cache_dir",
                   "leave it out; every process compiles for itself");
 }
