@@ -3,11 +3,14 @@
 #include "passes/merge_duplicates.h"
 #include "passes/remove_dead_nodes.h"
 #include "tandem/ir/graph.h"
+#include "tandem/options.h"
 #include "tandem/stages.h"
 
 #include <vector>
 
 namespace tandem {
+
+BackendRef::BackendRef() : BackendRef("eager") {}
 
 Split default_partition(const Joint& joint, const Options&) {
   Split split;

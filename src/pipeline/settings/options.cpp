@@ -14,8 +14,6 @@
 
 namespace tandem {
 
-BackendRef::BackendRef() : BackendRef("eager") {}
-
 std::string BackendRef::name() const {
   if (const auto* name = std::get_if<std::string>(&ref_)) return *name;
   const auto& object = std::get<std::shared_ptr<Backend>>(ref_);
