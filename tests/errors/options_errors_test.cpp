@@ -28,6 +28,7 @@ std::string text_of(const char* name, const char* value) {
 }
 
 TEST(OptionsErrors, ValuesThatMakeNoSense) {
+  const EnvironmentVariable no_other("TANDEM_BACKEND", nullptr);
   EXPECT_EQ(text_of<UserError>({.partitioner = nullptr}),
             "options: partitioner is empty\n"
             "  remedy: leave it out, or give tandem::min_cut or a function of your own");

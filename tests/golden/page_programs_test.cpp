@@ -1,6 +1,7 @@
 // The programs of the pages below docs/: what lies between `// [name]` and `// [end]` is shown
 // there word for word (stage_pages_test.cpp compares), and runs here.
 
+#include "support/environment.h"
 #include "support/temporary_folder.h"
 #include "tandem/tandem.h"
 
@@ -296,6 +297,7 @@ TEST(TrainingStepPage, LookAtIt) {
 }
 
 TEST(CompileAnythingPage, Modules) {
+  const test::EnvironmentVariable bits("TANDEM_BACKEND", "eager");  // are compared below
   const auto [x, y] = make_batches()[0];
   // [anything-module-function]
   Net net;
@@ -337,6 +339,7 @@ TEST(CompileAnythingPage, Modules) {
 }
 
 TEST(CompileAnythingPage, Callables) {
+  const test::EnvironmentVariable bits("TANDEM_BACKEND", "eager");  // are compared below
   const at::Tensor w = torch::randn({3}), x = torch::randn({3});
   // [anything-callable]
   auto f = tandem::compile([=](const at::Tensor& x) { return x.sin() * w; });  // a lambda
@@ -393,12 +396,12 @@ TEST(CompileAnythingPage, StageByStage) {
 TEST(ChaseAWrongGradientPage, ForwardBackwardAndTheWholeJointGraph) {
   const at::Tensor w = torch::randn({3}).requires_grad_(), x = torch::randn({3});
   const auto fn = [w](const at::Tensor& x) { return (x * w).exp(); };
-  auto step = tandem::compile(fn);
+  auto step = tandem::compile(fn, {.backend = "eager"});
   // [chase-compare]
   torch::manual_seed(0);
   at::Tensor expected = fn(x);
   torch::manual_seed(0);
-  at::Tensor got = step(x);  // step = tandem::compile(fn)
+  at::Tensor got = step(x);  // step = tandem::compile(fn, {.backend = "eager"})
   at::Tensor tangent = torch::randn_like(expected);
   auto a = torch::autograd::grad({expected}, {w}, {tangent})[0];
   auto b = torch::autograd::grad({got}, {w}, {tangent})[0];
@@ -406,7 +409,7 @@ TEST(ChaseAWrongGradientPage, ForwardBackwardAndTheWholeJointGraph) {
   EXPECT_TRUE(a.equal(b));
 
   // [chase-joint]
-  tandem::Joint joint = tandem::export_joint(fn, std::tuple{x});
+  tandem::Joint joint = tandem::export_joint(fn, std::tuple{x}, {.backend = "eager"});
   std::vector<at::Tensor> inputs = joint.lifted;
   inputs.push_back(x);
   inputs.push_back(tangent);

@@ -48,7 +48,7 @@ TEST(Explain, FirstCallOfATrainingStep) {
   because: first call: no entry yet
 
 What is compiled
-  a training entry: 5 forward nodes, 6 backward nodes, backend eager
+  a training entry: 7 forward nodes, 9 backward nodes, backend llvm
   arguments
     argument 0     f32[3, 4]
     argument 1[0]  f32[2]
@@ -58,11 +58,16 @@ What is compiled
   results
     result 0  f32[]             new, differentiable
     result 1  f32[4, 3] (1, 4)  view of argument 0
-  saved for the backward: 1 value, 24 bytes; and 1 input by reference
-      24 bytes  %3: read by aten.mul.Tensor in the backward; computing it again would take 3 ops
+  saved for the backward: 2 values, 32 bytes; and 2 inputs by reference
+      24 bytes  %1: aten.add.Tensor is computed again from it; it is costly to compute, computing it again would take 1 op
+       8 bytes  %arg1_copy: a copy of an input that eager does not keep: aten.add.Tensor is computed again from it
+  computed again in the backward: 3 values, 72 bytes
+      24 bytes  %2: aten.add.Tensor is cheap, made from %1, %bias
+      24 bytes  %3: aten.add.Tensor is cheap, made from %2, %arg1_copy
+      24 bytes  %4: aten.exp is cheap, made from %3
   memory over the level before a step: predicted, measured
-    forward, at most      28 bytes  not measured
-    after the forward     28 bytes  not measured
+    forward, at most      52 bytes  not measured
+    after the forward     36 bytes  not measured
     backward, at most     68 bytes  not measured
 
 When this entry serves a call
@@ -103,7 +108,7 @@ TEST(Explain, AHitAndAMiss) {
   runs entry 0, which exists; nothing is compiled
 
 What is compiled
-  an inference entry (no result needs a gradient): 1 node, backend eager
+  an inference entry (no result needs a gradient): 1 node, backend llvm
   arguments
     argument 0  f32[2]
   results
