@@ -92,7 +92,8 @@ Captured capture_in(std::optional<tracing::Trace>& trace, const Program& program
                   tracing::InputOptions{.known = known_tensors(options),
                                         .names = names,
                                         .retrace = std::move(retrace),
-                                        .own_tensors = program.own_tensors(arguments)},
+                                        .own_tensors = program.own_tensors(arguments),
+                                        .met_earlier = program.met_leaves->all()},
                   replacements);
     log.time("trace", [&] { captured.run = run_program(program, *trace); });
   };
@@ -112,6 +113,7 @@ Captured capture_in(std::optional<tracing::Trace>& trace, const Program& program
       "joint", [&] { return joint::build_joint(*trace, std::move(reading), "function.joint"); });
   captured.result_constants.assign(trace->results().constants.begin(),
                                    trace->results().constants.end());
+  program.met_leaves->note(*trace);
   captured.counts.zero_fallbacks = trace->recording().metadata().counts().zeros;
   if (program.is_derived()) *program.derived_traces += captured.counts.traces;
   trace.reset();  // by now only whoever made a generator holds it

@@ -12,6 +12,7 @@ EntryState::EntryState(Artifact artifact, Guards guards, std::vector<at::Tensor>
                        std::shared_ptr<BackwardCompiler> compiler)
     : artifact_(std::move(artifact)),
       lifted_(std::move(lifted)),
+      first_gradients_(signature(), lifted_),
       plan_(make_call_plan(artifact_.split)),
       guards_(std::move(guards)),
       has_checks_(ops::has_run_time_checks(artifact_.split.forward)),

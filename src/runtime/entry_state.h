@@ -8,6 +8,7 @@
 #include "runtime/backward/primals.h"
 #include "runtime/call/call_plan.h"
 #include "runtime/call/pool.h"
+#include "runtime/first_gradients.h"
 #include "runtime/guards/guards.h"
 #include "runtime/peak_meter.h"
 #include "tandem/entry.h"
@@ -48,6 +49,8 @@ class EntryState {
   /// For verify_every: how many calls have been counted, this one included.
   int64_t count_call() const { return calls_.fetch_add(1, std::memory_order_relaxed) + 1; }
 
+  FirstGradients& first_gradients() const { return first_gradients_; }
+
   bool keeps_primals() const { return keeps_primals_; }
   /// There is something to take before the kernels run.
   bool takes_snapshot() const { return takes_snapshot_; }
@@ -72,6 +75,7 @@ class EntryState {
  private:
   const Artifact artifact_;
   std::vector<at::Tensor> lifted_;
+  mutable FirstGradients first_gradients_;
   CallPlan plan_;
   Guards guards_;
   bool has_checks_ = false;

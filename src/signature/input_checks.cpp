@@ -1,7 +1,9 @@
 #include "signature/input_checks.h"
 
 #include "base/error.h"
+#include "libtorch/slot_watch.h"
 #include "ops/memory/shares_memory.h"
+#include "tracing/inputs/gradient_slots.h"
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/function.h>
@@ -41,32 +43,22 @@ void check_storage(const tracing::Trace& trace, const StandIn& stand_in,
   }
 }
 
-/// Reads and writes of `.grad()` inside: a gradient of an input shows up as an input, or a stand-in
-/// has one.
+/// Gradients that the function has not asked for by `.grad()`: the program has kept one, or an
+/// unnamed optimizer has shown it to an op.
 void check_gradients(const tracing::Trace& trace) {
   // By storage: optimizers reach gradients through `.data()`, which is another tensor on the same
   // memory.
   std::unordered_map<const c10::StorageImpl*, const StandIn*> owner_of_grad;
   for (const StandIn& stand_in : trace.stand_ins()) {
-    if (stand_in.tensor.is_leaf() && stand_in.tensor.grad().defined()) {
-      TANDEM_UNSUPPORTED("trace", "backward() inside the compiled function accumulates into ",
-                         trace.name_of(stand_in),
-                         "\n  remedy: return the loss and call backward() on it outside, or use "
-                         "torch::autograd::grad inside");
-    }
-    if (!stand_in.real.is_leaf()) continue;
-    if (const at::Tensor& grad = stand_in.real.grad(); grad.defined()) {
+    const at::Tensor& grad = libtorch::noted_gradient(stand_in.real);
+    if (stand_in.real.is_leaf() && grad.defined() && grad.has_storage())
       owner_of_grad.emplace(grad.storage().unsafeGetStorageImpl(), &stand_in);
-    }
   }
   for (const StandIn& stand_in : trace.stand_ins()) {
     const auto it = owner_of_grad.find(stand_in.real.storage().unsafeGetStorageImpl());
     if (it == owner_of_grad.end()) continue;
     if (trace.recording().graph().input_role(stand_in.input).role == ir::Role::UserInput) continue;
-    TANDEM_UNSUPPORTED(
-        "trace", "the compiled function uses .grad() of ", trace.name_of(*it->second),
-        "\n  remedy: step optimizers and clip gradients outside the compiled function, or pass "
-        "the gradient as an argument");
+    throw UnsupportedError("trace", tracing::gradient_refusal(trace.name_of(*it->second), {}));
   }
 }
 

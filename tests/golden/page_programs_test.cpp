@@ -152,6 +152,26 @@ TEST(TrainingStepPage, AccumulateAndClip) {
   EXPECT_EQ(step.stats().compiles, 1);
 }
 
+TEST(TrainingStepPage, Penalty) {
+  auto net = make_net();
+  const auto [x, y] = make_batches()[0];
+  torch::optim::SGD optimizer(net->parameters(), 0.1);
+  // [step-penalty]
+  auto step = tandem::compile(net, [&](const at::Tensor& x, const at::Tensor& y) {
+    at::Tensor loss = F::cross_entropy(net->forward(x), y);
+    const auto gradients =
+        tandem::grad({loss}, net->parameters(), {}, std::nullopt, /*create_graph=*/true);
+    for (const at::Tensor& g : gradients) loss = loss + 0.01 * g.pow(2).sum();
+    return loss;
+  });
+
+  optimizer.zero_grad();
+  step(x, y).backward();
+  optimizer.step();
+  // [end]
+  EXPECT_EQ(step.stats().compiles, 1);
+}
+
 TEST(TrainingStepPage, Freeze) {
   auto net = make_net();
   auto step = compile_step(net);

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "libtorch/thread_state.h"
 #include "tandem/error.h"
+#include "tracing/gradients/trace_engine.h"
 #include "tracing/inputs/inputs.h"
 #include "tracing/recording/traced_tensor.h"
 
@@ -31,10 +32,10 @@ std::vector<at::Tensor> run_engine(tracing::Recording& recording, const Differen
   if (task.origins) task.origins->begin(task.roots);
   // The graph is kept: a retry after an error walks it again.
   std::vector<at::Tensor> gradients =
-      autograd::Engine::get_default_engine().execute(task.roots, task.tangents,
-                                                     /*keep_graph=*/true,
-                                                     /*create_graph=*/with_history,
-                                                     /*accumulate_grad=*/false, task.wanted);
+      tracing::engine_behind().execute(task.roots, task.tangents,
+                                       /*keep_graph=*/true,
+                                       /*create_graph=*/with_history,
+                                       /*accumulate_grad=*/false, task.wanted);
   for (at::Tensor& gradient : gradients) {
     // A custom backward may return memory that it made with torch::empty and filled.
     if (gradient.defined() && !tracing::is_traced(gradient))

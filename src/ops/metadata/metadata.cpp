@@ -134,8 +134,10 @@ class KeyWriter {
 void refuse_if_data_decides(const MetaCall& call) {
   const OpInfo& facts = info(call.op);
   if (facts.reads_data) {
+    const bool number = call.op.schema().name() == "aten::_local_scalar_dense";
     TANDEM_UNSUPPORTED(
-        "trace", ir::op_text(call.op), " reads the value of a tensor, which a trace does not have",
+        "trace", number ? "item() or a branch on a tensor" : ir::op_text(call.op),
+        " reads the value of a tensor, which a trace does not have",
         "\n  operands: ", operand_types(call),
         "\n  remedy:   read it outside the compiled function and pass the number as an "
         "argument, or keep the computation on tensors (torch::where instead of if)");

@@ -48,6 +48,9 @@ class Function final : public detail::CompiledFunction,
     if (entry) {
       hits_.fetch_add(1, std::memory_order_relaxed);
       if (options_.verify_every > 0) verify(*entry, arguments);
+      // Never without verify_every: gradients of a call are asked for in a state of their own.
+      if (options_.verify_every != 0 && entry->first_gradients().appeared())
+        entry = look_again(entry, thread, arguments);
     } else {
       other_calls_.fetch_add(1, std::memory_order_relaxed);
       entry = compile(thread, arguments);
@@ -256,6 +259,29 @@ class Function final : public detail::CompiledFunction,
     const auto keep = shared_from_this();
     count_trace();
     verify_entry(entry, *program_, arguments, options_);
+  }
+
+  /// A closed-over leaf has its first gradient: now a trace sees if the function asks for it. Then
+  /// the entry has never been right, and null is returned if the call shall run eagerly.
+  EntryPtr look_again(const EntryPtr& entry, const libtorch::ThreadState& thread,
+                      const detail::Flat& arguments) {
+    const auto keep = shared_from_this();
+    try {
+      verify_entry(*entry, *program_, arguments, options_);
+      return entry;
+    } catch (const UnsupportedError&) {
+      {
+        std::unique_lock lock(mutex_);
+        stats_.evictions += static_cast<int64_t>(std::erase(entries_, entry));
+      }
+      CompileRegistry::Ticket ticket =
+          compiles_.begin(thread, arguments, guards_of(*program_, thread, arguments, options_));
+      if (ticket) ticket.fail(std::current_exception(), arguments, entry->lifted());
+      return fail(std::current_exception());
+    } catch (...) {
+      entry->first_gradients().wait_again();
+      throw;
+    }
   }
 
   /// Null: the call shall run eagerly. Threads that need the same entry wait for the first of them.

@@ -22,13 +22,21 @@
 #include <ATen/TensorUtils.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/_assert_async.h>
 #include <ATen/ops/_is_any_true_ops.h>
 #include <ATen/ops/_native_batch_norm_legit.h>
 #include <ATen/ops/_native_batch_norm_legit_no_training.h>
 #include <ATen/ops/contiguous.h>
 #include <ATen/ops/diagonal.h>
 #include <ATen/ops/fill.h>
+#include <ATen/ops/ge.h>
+#include <ATen/ops/lt.h>
+#include <ATen/ops/max.h>
+#include <ATen/ops/min.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/scatter.h>
+#include <ATen/ops/unsqueeze.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -47,6 +55,35 @@ bool is_any(const c10::OperatorHandle&) { return true; }
 bool is_mutable(const c10::OperatorHandle& op) { return op.schema().is_mutable(); }
 
 bool is_forward(const BoxedCall& call) { return call.recording->phase() == ir::Phase::Forward; }
+
+/// libtorch's body reads the smallest and the largest class. What it does with them is a check.
+bool one_hot(BoxedCall& call) {
+  const at::Tensor classes = call.operand(0).toTensor();
+  const int64_t count = call.operand(1).toInt();
+  // It raises, or makes an empty tensor, without reading anything.
+  if (classes.scalar_type() != at::kLong || classes.numel() == 0 || count == -1) return false;
+  const auto require = [](const at::Tensor& holds, const char* text) {
+    at::_assert_async(holds, text);
+  };
+  if (classes.is_cuda()) {
+    TORCH_CHECK(count >= 1, "num_classes should be positive");
+  } else {
+    require(classes.min() >= 0, "Class values must be non-negative.");
+    require(classes.max() < count, "Class values must be smaller than num_classes.");
+  }
+  std::vector<int64_t> sizes = classes.sizes().vec();
+  sizes.push_back(std::max<int64_t>(count, 0));
+  call.answer(at::zeros(sizes, classes.options()).scatter(-1, classes.unsqueeze(-1), 1));
+  return true;
+}
+
+std::any refuse_unknown_classes(BoxedCall& call) {
+  const at::Tensor& classes = call.operand(0).toTensor();
+  if (call.operand(1).toInt() != -1 || classes.scalar_type() != at::kLong || classes.numel() == 0)
+    return {};
+  TANDEM_UNSUPPORTED("trace", "one_hot without num_classes has a result whose size depends on data",
+                     "\n  operand: ", tensor_text(classes), "\n  remedy:  give num_classes");
+}
 
 std::any renew_histories(BoxedCall& call) {
   if (is_forward(call)) call.recording->inputs().renew_histories();
@@ -423,6 +460,17 @@ constexpr Interception kRows[] = {
      .instead = run_body,
      .why = "The body is the user's code: each op in it is lifted by itself."},
 
+    {.name = "check the classes in the graph",
+     .stop = Stop::FirstSight,
+     .ops = "aten::one_hot",
+     .instead = one_hot,
+     .why = "libtorch's body reads the smallest and the largest class, to check them."},
+
+    {.name = "refuse unknown classes",
+     .stop = Stop::Lifting,
+     .ops = "aten::one_hot",
+     .before = refuse_unknown_classes,
+     .why = "Without a number of classes the data says how large the result is."},
     {.name = "renew histories of views",
      .stop = Stop::Lifting,
      .ops = "every op",

@@ -1,13 +1,16 @@
 #include "tracing/inputs/inputs.h"
 
+#include "base/error.h"
 #include "libtorch/private_members.h"
 #include "ops/memory/flat_memory.h"
 #include "ops/memory/shares_memory.h"
+#include "tracing/lines/libtorch_caller.h"
 #include "tracing/recording/operand_text.h"
 #include "tracing/recording/recording.h"
 #include "tracing/recording/tracing_state.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/SequenceNumber.h>
 #include <ATen/ops/equal.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
@@ -39,6 +42,10 @@ bool same_geometry(const at::Tensor& a, const at::Tensor& b) {
          a.storage_offset() == b.storage_offset();
 }
 
+std::string name_of_module_tensor(const ir::Descriptor& role) {
+  return (role.role == ir::Role::Param ? "parameter \"" : "buffer \"") + role.name + "\"";
+}
+
 }  // namespace
 
 std::string value_name(const ir::Descriptor& role) {
@@ -52,7 +59,17 @@ Inputs::Inputs(Recording& recording, InputOptions options)
       options_(std::move(options)),
       in_inference_mode_(c10::InferenceMode::is_enabled()),
       with_grad_(c10::GradMode::is_enabled()),
-      host_memory_(recording) {}
+      host_memory_(recording),
+      first_sequence_number_(at::sequence_number::peek()) {
+  for (const auto& [impl, role] : options_.known) {
+    slots_.add(
+        at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(
+            const_cast<c10::TensorImpl*>(impl))));
+  }
+  for (const WeakTensor& tensor : options_.met_earlier) {
+    if (const auto held = tensor.lock()) slots_.add(at::Tensor(held));
+  }
+}
 
 Inputs::~Inputs() {
   // In reverse: of two tensors that share a counter, the first one was met before any write.
@@ -145,6 +162,10 @@ void Inputs::add(const at::Tensor& real, ir::Descriptor role, std::string name) 
     if (stand_in.renews) renewing_.push_back(here);
     if (!stand_in.requires_grad) without_history_.push_back(here);
     stands_at_.emplace(stand_in.tensor.unsafeGetTensorImpl(), here);
+    slots_.add(real);
+    slots_.add(stand_in.tensor);
+    if (is_open_ && stand_in.requires_grad && stand_in.is_leaf)
+      ends_.push_back(torch::autograd::impl::gradient_edge(real));
   }
   stand_ins_.push_back(std::move(stand_in));
   real_versions_.push_back(version_of(real));
@@ -202,6 +223,7 @@ at::Tensor Inputs::stand_in(const at::Tensor& real) {
     known.closed_over = known.closed_over || known.real.is_same(real);
     return known.tensor;
   }
+  require_plain(real);  // before its storage is asked for
   if (std::optional<at::Tensor> made_here = host_memory_.stand_in(real, histories_))
     return *made_here;
   if (stand_ins_.size() >= argument_count_ + options_.retrace.met_before.size()) {
@@ -212,9 +234,48 @@ at::Tensor Inputs::stand_in(const at::Tensor& real) {
   if (known != options_.known.end()) {
     add(real, known->second, value_name(known->second));
   } else {
+    refuse_optimizer();
     add(real, ir::Descriptor::lifted(index), "lifted" + std::to_string(index));
   }
   return stand_ins_.back().tensor;
+}
+
+/// An optimizer asks for gradients of tensors that the trace may not know: nothing is seen before
+/// its first op, on a tensor that nobody has met.
+void Inputs::refuse_optimizer() {
+  if (!is_open_) return;
+  const std::string function = optimizer_function(recording_.lines().entry());
+  if (!function.empty()) refuse(gradient_refusal({}, function));
+}
+
+void Inputs::refuse_gradient(const c10::AutogradMetaInterface& metadata, const EntryFrame& entry) {
+  const std::optional<at::Tensor> tensor = slots_.find(metadata);
+  if (!tensor) return;
+  std::string line;
+  {
+    const OpLine here(recording_.lines(), entry, recording_.phase());
+    line = ir::to_string(recording_.lines().current());
+  }
+  refuse(gradient_refusal(name_of(*tensor), optimizer_function(entry), line));
+}
+
+std::optional<std::string> Inputs::put_back_gradients() {
+  const std::optional<at::Tensor> changed = slots_.put_back();
+  return changed ? std::optional(name_of(*changed)) : std::nullopt;
+}
+
+void Inputs::refuse(const std::string& text) {
+  const UnsupportedError error("trace", text);
+  note_refusal(error);
+  throw error;
+}
+
+void Inputs::note_refusal(const UnsupportedError& error) {
+  if (is_open_) refused_ = std::make_exception_ptr(error);
+}
+
+void Inputs::require_not_refused() const {
+  if (refused_) std::rethrow_exception(refused_);
 }
 
 const at::Tensor* Inputs::real_of(const at::Tensor& stand_in) const {
@@ -250,6 +311,8 @@ void Inputs::note_write() {
 }
 
 bool Inputs::leave() {
+  is_open_ = false;
+  ends_.clear();
   take_over_versions();
   renew_histories();
   return histories_.take_back();
@@ -333,15 +396,25 @@ std::optional<Retrace> Inputs::retrace() const {
   return retrace;
 }
 
+std::string Inputs::name_of(const at::Tensor& tensor) const {
+  const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
+  if (const auto known = options_.known.find(impl); known != options_.known.end())
+    return name_of_module_tensor(known->second);
+  if (const auto seen = stands_at_.find(impl); seen != stands_at_.end())
+    return name_of(stand_ins_[seen->second]);
+  if (const auto met = position_.find(impl); met != position_.end())
+    return name_of(stand_ins_[met->second]);
+  return base::str("a closed-over tensor (", tensor_text(tensor), ")");
+}
+
 std::string Inputs::name_of(const StandIn& stand_in) const {
   const ir::Descriptor& role = recording_.graph().input_role(stand_in.input);
   switch (role.role) {
     case ir::Role::UserInput:
       return options_.names[static_cast<size_t>(role.index)];
     case ir::Role::Param:
-      return "parameter \"" + role.name + "\"";
     case ir::Role::Buffer:
-      return "buffer \"" + role.name + "\"";
+      return name_of_module_tensor(role);
     default:
       return "closed-over tensor " + std::to_string(role.index) + " (" +
              tensor_text(stand_in.real) + ")";

@@ -1,15 +1,19 @@
 #pragma once
 
+#include "tandem/error.h"
 #include "tandem/function.h"
 #include "tandem/ir/signature.h"
+#include "tracing/inputs/gradient_slots.h"
 #include "tracing/inputs/group.h"
 #include "tracing/inputs/host_memory.h"
 #include "tracing/inputs/mirrored_histories.h"
 #include "tracing/inputs/stand_in.h"
+#include "tracing/lines/stack_walk.h"
 
 #include <ATen/core/Tensor.h>
 
 #include <deque>
+#include <exception>
 #include <limits>
 #include <optional>
 #include <span>
@@ -51,6 +55,9 @@ struct InputOptions {
   /// How many tensors of the arguments the function itself takes. A function of its gradients takes
   /// more, which nobody writes.
   size_t own_tensors = std::numeric_limits<size_t>::max();
+  /// Tensors that the function has closed over before. Weakly: whether somebody holds them is
+  /// looked at.
+  std::vector<WeakTensor> met_earlier{};
 };
 
 /// The tensors that came into a trace from outside, and what the function sees in their place:
@@ -80,10 +87,27 @@ class Inputs {
   void renew_histories();
   /// After an op of the function that has written.
   void note_write();
+  /// Throws if the function shall not ask for the gradient of the tensor with this metadata.
+  void refuse_gradient(const c10::AutogradMetaInterface& metadata, const EntryFrame& entry);
+  /// Throws an UnsupportedError, and notes it.
+  [[noreturn]] void refuse(const std::string& text);
+  /// The function may catch the error.
+  void note_refusal(const UnsupportedError& error);
   HostMemory& host_memory() { return host_memory_; }
   MirroredHistories& histories() { return histories_; }
 
+  /// The function is running.
+  bool is_open() const { return is_open_; }
+  /// Autograd nodes of the trace have this sequence number or a higher one.
+  uint64_t first_sequence_number() const { return first_sequence_number_; }
+
   // When the function has run.
+
+  /// Throws what the function was refused and has caught.
+  void require_not_refused() const;
+  /// All gradients are as they were. Nothing if the function has left them so, else the name of a
+  /// tensor whose gradient it has changed.
+  std::optional<std::string> put_back_gradients();
 
   /// Real tensors are as they were, but for version counters that the call shall move. False if a
   /// custom function has given one of them another history.
@@ -109,6 +133,8 @@ class Inputs {
   std::optional<Retrace> retrace() const;
   /// For errors: `argument 1`, `parameter "fc.weight"`.
   std::string name_of(const StandIn& stand_in) const;
+  /// Of a real tensor or a stand-in.
+  std::string name_of(const at::Tensor& tensor) const;
   /// Whether a stand-in counts writes on the counter of the real tensor, which has them, too, then.
   static bool has_borrowed(const StandIn& stand_in);
 
@@ -119,6 +145,7 @@ class Inputs {
   void add(const at::Tensor& real, ir::Descriptor role, std::string name);
   void borrow_counter(StandIn& stand_in);
   void share_counter(StandIn& stand_in);
+  void refuse_optimizer();
   void take_over_versions();
   std::optional<size_t> find_met_before(const at::Tensor& real) const;
 
@@ -144,6 +171,13 @@ class Inputs {
   std::vector<ir::EqualityFacts> equalities_;
   HostMemory host_memory_;
   MirroredHistories histories_;
+  const uint64_t first_sequence_number_;
+  bool is_open_ = true;
+  /// Ends of closed-over leaves outside, held while the function runs: asked for its history, a
+  /// leaf without one of these would give the engine nothing that it could be known by.
+  std::vector<torch::autograd::Edge> ends_;
+  std::exception_ptr refused_;
+  GradientSlots slots_;
 };
 
 }  // namespace tandem::tracing

@@ -105,6 +105,7 @@ SourceLines::PlacePtr SourceLines::place_in_backward(const EntryFrame& frame) {
 
 OpLine::OpLine(SourceLines& lines, const EntryFrame& frame, ir::Phase phase)
     : lines_(lines), outer_(lines.current_), exceptions_(std::uncaught_exceptions()) {
+  lines.entry_ = frame;
   if (!lines.on_) return;
   const bool forward = phase == ir::Phase::Forward;
   lines.current_ = forward ? lines.place_of_call(frame, nullptr) : lines.place_in_backward(frame);

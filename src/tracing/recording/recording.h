@@ -30,6 +30,7 @@ class Recording {
   const ir::Graph& graph() const { return graph_; }
   ops::MetadataPropagator& metadata() { return metadata_; }
   const ops::MetadataPropagator& metadata() const { return metadata_; }
+  bool has_inputs() const { return inputs_ != nullptr; }
   Inputs& inputs() { return *inputs_; }
   SourceLines& lines() { return lines_; }
   const SourceLines& lines() const { return lines_; }

@@ -223,6 +223,20 @@ void check_what_is_written() {
   EXPECT_EQ(text.rfind("unsupported operation: some elements of the input tensor", 0), 0u) << text;
 }
 
+void check_the_classes_in_the_graph() {
+  const Ops ops = recorded(torch::tensor({0, 2}), [](const T& x) { return at::one_hot(x, 3); });
+  EXPECT_TRUE(has(ops, "aten._assert_async.msg") && has(ops, "aten.scatter.value"));
+  EXPECT_FALSE(
+      has(recorded(torch::zeros({0}, at::kLong), [](const T& x) { return at::one_hot(x, 3); }),
+          "aten._assert_async.msg"));
+}
+
+void refuse_unknown_classes() {
+  const std::string text = error_text<UnsupportedError>(
+      [] { recorded(torch::tensor({0, 2}), [](const T& x) { return at::one_hot(x); }); });
+  EXPECT_NE(text.find("one_hot without num_classes"), std::string::npos) << text;
+}
+
 void check_what_is_filled() {
   const std::string text = libtorch_error([] {
     recorded(torch::ones({2}), [](const T& x) {
@@ -484,6 +498,8 @@ void draw_in_the_order_of_memory() {
 const std::map<std::string_view, void (*)()>& tests() {
   static const std::map<std::string_view, void (*)()> all{
       {"open up an op of the user", open_up_an_op_of_the_user},
+      {"check the classes in the graph", check_the_classes_in_the_graph},
+      {"refuse unknown classes", refuse_unknown_classes},
       {"renew histories of views", renew_histories_of_views},
       {"memory of the host", memory_of_the_host},
       {"give back", give_back},
