@@ -83,11 +83,12 @@ struct Demo {
   std::optional<RoundingCheck> check{};  // of the first of them, if its bits may differ
 };
 
+/// Of each training the last loss and the speed, on a line that fits a terminal.
 std::string status(const Demo& demo) {
   std::string text;
   for (const Trainer* trainer : demo.all()) {
-    text += fmt::format("{}{}: loss {:.4f}, {:.1f} steps/s", text.empty() ? "" : "   ",
-                        trainer->name(), trainer->losses().back(), 1 / trainer->median_seconds());
+    text += fmt::format("{}{} {:.3f} {:.1f}/s", text.empty() ? "" : "  ", trainer->name(),
+                        trainer->losses().back(), 1 / trainer->median_seconds());
   }
   return text;
 }
@@ -261,7 +262,8 @@ int run(const Settings& settings, MemoryMeter& meter) {
   fmt::print(
       "a transformer of {} parameters learns {} characters of text in {} steps of {} windows of "
       "{},\n"
-      "on {} threads: eagerly, and through tandem {} on the backend {}{}\n\n",
+      "on {} threads: eagerly, and through tandem {} on the backend {}{};\n"
+      "shown are the last loss and steps per second\n\n",
       parameters, corpus.size(), settings.steps, settings.batch, shape.length,
       at::get_num_threads(), tandem::version(), settings.backend,
       demo.compiled.size() > 1 ? ", also with Rounding::fast and Random::fast (\"fast\")" : "");

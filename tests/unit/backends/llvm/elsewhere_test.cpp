@@ -84,6 +84,26 @@ TEST(Elsewhere, AGraphOnTwoDevicesHasKernelsForTheOneThatItKnows) {
   EXPECT_TRUE(at::allclose(results.at(1), w.exp() + 2));
 }
 
+// Through the whole of compile(): forward, backward, and a kernel of libtorch that has no gradient.
+TEST(Elsewhere, ATrainingStepOnAnotherDevice) {
+  const EnvironmentVariable nobody("TANDEM_BACKEND", nullptr);
+  for (const char* name : {"eager", "llvm"}) {
+    SCOPED_TRACE(name);
+    const auto step = compile(
+        [](const Tensor& x, const Tensor& w) { return at::gelu(x.matmul(w)).pow(2).mean(); },
+        {.backend = name});
+    const auto on_meta = at::TensorOptions(at::kMeta);
+    const Tensor x = torch::empty({4, 8}, on_meta);
+    const Tensor w = torch::empty({8, 3}, on_meta).requires_grad_();
+    for (int i = 0; i < 2; ++i) step(x, w).backward();
+    EXPECT_TRUE(w.grad().is_meta());
+    EXPECT_EQ(w.grad().sizes(), w.sizes());
+    EXPECT_EQ(step.stats().compiles, 1);
+    EXPECT_EQ(step.stats().backend_fallbacks, 0);
+    EXPECT_EQ(step.report().find("k0:"), std::string::npos) << step.report();
+  }
+}
+
 /// The nodes of a compiled training step, and that its results and gradients have eager's bits.
 std::pair<int64_t, std::string> step_like_eager() {
   torch::manual_seed(0);
