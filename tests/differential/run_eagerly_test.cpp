@@ -190,6 +190,79 @@ std::vector<Refused> refused() {
   add("ACheckpoint", "checkpoint inside a compiled function", with_function([](const Tensor& x) {
         return checkpoint([](const Tensor& y) { return y.sin(); }, x);
       }));
+  add("SparseInside", "", with_function([](const Tensor& x) {
+        return at::mm(x.gt(0).to(at::kFloat).to_sparse(), x.t()).to_dense();
+      }));
+  add("SparseGradient", "", [] {
+    torch::nn::Embedding table(torch::nn::EmbeddingOptions(5, 3).sparse(true));
+    Refused::Program program;
+    program.argument = [] { return torch::randint(5, {4}); };
+    program.function = [table](const Tensor& x) mutable { return table(x).pow(2).sum(); };
+    program.after = [table](Twin& twin, const Tensor& loss) {
+      loss.backward();
+      twin.record("gradient", table->weight.grad().to_dense());
+    };
+    return program;
+  });
+  add("Quantized", "", with_function([](const Tensor& x) {
+        return at::quantize_per_tensor(x, 0.1, 0, at::kQInt8).dequantize();
+      }));
+  add("MemoryOfTheHost", "", with_function([](const Tensor& x) {
+        float numbers[3] = {1, 2, 3};
+        return x * torch::from_blob(numbers, {3});
+      }));
+  add("Printed", "", with_function([](const Tensor& x) {
+        std::ostringstream out;
+        out << x;
+        return x * static_cast<double>(out.str().size());
+      }));
+  add("UniqueValues", "",
+      with_function([](const Tensor& x) { return std::get<0>(at::_unique2(x.round())); }));
+  add("AMask", "", with_function([](const Tensor& x) { return x.index({x > 0}); }));
+  add("WrittenByAMask", "", with_function([](const Tensor& x) {
+        Tensor y = x.clone();
+        y.index_put_({y > 0.5}, torch::ones({1}).expand({y.gt(0.5).sum().item<int64_t>()}));
+        return y;
+      }));
+  add("AResizedStorage", "", with_function([](const Tensor& x) {
+        Tensor y = x.clone();
+        const Tensor view = y.view({-1});
+        y.resize_({8, 3}).fill_(1);
+        return y + view[0];
+      }));
+  add("PackedSequences", "", [] {
+    torch::nn::GRU rnn(torch::nn::GRUOptions(3, 2));
+    Refused::Program program;
+    program.argument = [] { return torch::randn({4, 2, 3}); };
+    program.function = [rnn](const Tensor& x) mutable {
+      const auto packed = torch::nn::utils::rnn::pack_padded_sequence(x, torch::tensor({4, 2}));
+      return std::get<0>(rnn->forward_with_packed_input(packed)).data();
+    };
+    return program;
+  });
+  add("BatchNormThatCounts", "", [] {
+    torch::nn::BatchNorm1d norm(torch::nn::BatchNormOptions(3).momentum(std::nullopt));
+    Refused::Program program;
+    program.function = [norm](const Tensor& x) mutable { return norm(x); };
+    program.after = [norm](Twin& twin, const Tensor& result) {
+      twin.record("result", result);
+      twin.record_state(*norm);
+    };
+    return program;
+  });
+  add("CTCLoss", "", [] {
+    Refused::Program program;
+    program.argument = [] { return torch::randn({6, 2, 4}).requires_grad_(); };
+    program.function = [](const Tensor& x) {
+      return torch::ctc_loss(x.log_softmax(2), torch::tensor({{1, 2}, {3, 1}}),
+                             torch::tensor({6, 6}), torch::tensor({2, 2}));
+    };
+    program.after = [](Twin& twin, const Tensor& loss) {
+      loss.backward();
+      twin.record("loss", loss);
+    };
+    return program;
+  });
   // The stages after the trace.
   add("OtherMemoryAndAWrite", "gets other memory by set_()", [] {
     const Tensor p = leaf({3});
