@@ -263,6 +263,26 @@ std::vector<Refused> refused() {
     };
     return program;
   });
+  // Its kernel is tried on zeros.
+  add("AKernelThatRefusesZeros", "libtorch raises an error while the function is traced", [] {
+    static auto* const library = [] {
+      auto* made =
+          new torch::Library(torch::Library::DEF, "runeagerly", std::nullopt, __FILE__, __LINE__);
+      made->def("root(Tensor x) -> Tensor");
+      made->impl("root", c10::DispatchKey::CPU, [](const Tensor& x) {
+        TORCH_CHECK(x.gt(0).all().item<bool>(), "root of a number that is not positive");
+        return x.sqrt();
+      });
+      return made;
+    }();
+    EXPECT_NE(library, nullptr);
+    return Refused::Program{[](const Tensor& x) {
+      static const auto root = c10::Dispatcher::singleton()
+                                   .findSchemaOrThrow("runeagerly::root", "")
+                                   .typed<Tensor(const Tensor&)>();
+      return root.call(x.abs() + 1);
+    }};
+  });
   // The stages after the trace.
   add("OtherMemoryAndAWrite", "gets other memory by set_()", [] {
     const Tensor p = leaf({3});
@@ -301,9 +321,9 @@ std::vector<Refused> refused() {
   return all;
 }
 
-class RunEagerly : public testing::TestWithParam<Refused> {};
+class RefusedPrograms : public testing::TestWithParam<Refused> {};
 
-TEST_P(RunEagerly, IsTheEagerProgram) {
+TEST_P(RefusedPrograms, RunEagerly) {
   const Warnings warnings;
   expect_twins_agree([&](Twin& twin) {
     const Refused::Program program = GetParam().make();
@@ -325,8 +345,26 @@ TEST_P(RunEagerly, IsTheEagerProgram) {
   EXPECT_NE(warnings.lines[0].find(GetParam().words), std::string::npos) << warnings.lines[0];
 }
 
-INSTANTIATE_TEST_SUITE_P(What, RunEagerly, testing::ValuesIn(refused()),
+INSTANTIATE_TEST_SUITE_P(What, RefusedPrograms, testing::ValuesIn(refused()),
                          [](const auto& info) { return info.param.name; });
+
+// What eager raises, it raises as eager: with its text, after what it has done by then.
+TEST(RunEagerly, AnErrorOfTheProgramIsEagers) {
+  const Warnings warnings;
+  expect_twins_agree([](Twin& twin) {
+    const auto function = [](const Tensor& x) {
+      x.add_(1);
+      return at::mm(x, torch::ones({2, 2}));
+    };
+    auto compiled = compile<Tensor(Tensor)>(function, {.on_unsupported = OnUnsupported::eager});
+    for (int i = 0; i < 2; ++i) {
+      const Tensor x = torch::zeros({4, 3});
+      twin.record_error("text", [&] { twin.is_compiled() ? compiled(x) : function(x); });
+      twin.record("argument", x);
+    }
+  });
+  EXPECT_EQ(warnings.lines.size(), 1U);
+}
 
 /// Runs the program, compiled with and without names, and eagerly. Returns the stats of the last
 /// compiled run.
