@@ -1,12 +1,10 @@
 #pragma once
 
-#include "libtorch/slot_watch.h"
 #include "tandem/ir/signature.h"
 
 #include <ATen/core/Tensor.h>
 
 #include <atomic>
-#include <cstddef>
 #include <vector>
 
 namespace tandem::runtime {
@@ -18,31 +16,17 @@ namespace tandem::runtime {
 /// it; with no gradient there, `zero_grad()` and `step()` do nothing that could be seen.
 class FirstGradients {
  public:
-  /// `lifted` lives as long as this.
-  FirstGradients(const ir::Signature& signature, const std::vector<at::Tensor>& lifted) {
-    for (size_t i = 0; i < lifted.size(); ++i) {
-      const ir::InputFacts& facts = signature.inputs[i];
-      if (facts.role.role == ir::Role::Lifted && facts.requires_grad && facts.is_leaf &&
-          !libtorch::noted_gradient(lifted[i]).defined()) {
-        leaves_.push_back(&lifted[i]);
-      }
-    }
-    waits_.store(!leaves_.empty(), std::memory_order_relaxed);
-  }
+  /// `lifted` lives as long as this. An entry for inference waits for nothing.
+  FirstGradients(const ir::Signature& signature, const std::vector<at::Tensor>& lifted);
 
   /// True once, for one thread: one of them has a gradient now.
-  bool appeared() {
-    if (!waits_.load(std::memory_order_relaxed)) return false;
-    for (const at::Tensor* leaf : leaves_) {
-      if (libtorch::noted_gradient(*leaf).defined())
-        return waits_.exchange(false, std::memory_order_relaxed);
-    }
-    return false;
-  }
+  bool appeared() { return waits_.load(std::memory_order_relaxed) && look(); }
   /// It has not been looked at after all.
   void wait_again() { waits_.store(true, std::memory_order_relaxed); }
 
  private:
+  bool look();
+
   std::vector<const at::Tensor*> leaves_;  // no handle: who else holds them is counted
   std::atomic<bool> waits_{false};
 };

@@ -64,6 +64,26 @@ TEST_P(InnerGradients, APenaltyOnGradientsOfParameters) {
       });
 }
 
+// The function is traced again for the gradients of its gradients.
+TEST_P(InnerGradients, APenaltyThatIsDifferentiatedTwice) {
+  const auto gradients = grad();
+  expect_twins_agree([&](Twin& twin) {
+    const Tensor w = torch::randn({3, 2}, at::kDouble).set_requires_grad(true);
+    const auto f = twin.compile([&](const Tensor& x) {
+      const Tensor loss = at::mm(x, w).tanh().pow(2).sum();
+      return gradients({loss}, {w}, {}, {}, /*create_graph=*/true, false)[0].pow(2).sum();
+    });
+    for (int i = 0; i < 2; ++i) {
+      const Tensor x = torch::randn({4, 3}, at::kDouble).set_requires_grad(true);
+      const Tensors first = torch::autograd::grad({f(x)}, {w, x}, {}, true, true);
+      const Tensors second = torch::autograd::grad({first[0].sin().sum() + first[1].sum()}, {w, x});
+      for (const Tensors& all : {first, second}) {
+        for (const Tensor& one : all) twin.record_sum("gradient", one);
+      }
+    }
+  });
+}
+
 TEST_P(InnerGradients, OfATensorThatIsNoLeaf) {
   Tensor w, h;
   const auto gradients = grad();
@@ -253,6 +273,19 @@ TEST_P(InnerGradients, AStepWrittenByHand) {
     twin.record_state(*net);
     step.expect_one_compile();
   });
+}
+
+// libtorch asks whether two tensors have one size, and the like: questions are no nodes.
+TEST(InnerGradientsForward, AreOrdinaryOps) {
+  namespace forward_ad = torch::autograd::forward_ad;
+  expect_like_eager([&] { return Case{{torch::randn({4, 3}), torch::randn({4, 3})}, {}}; },
+                    [](const Tensors& a) {
+                      const auto level = static_cast<int64_t>(forward_ad::enter_dual_level());
+                      const Tensor y = at::_make_dual(a[0], a[1], level).sin();
+                      const Tensor tangent = std::get<1>(at::_unpack_dual(y, level)) * 2;
+                      forward_ad::exit_dual_level(static_cast<uint64_t>(level));
+                      return Tensors{tangent};
+                    });
 }
 
 // Outside of a compiled function it is libtorch's.

@@ -190,6 +190,99 @@ std::vector<Refused> refused() {
   add("ACheckpoint", "checkpoint inside a compiled function", with_function([](const Tensor& x) {
         return checkpoint([](const Tensor& y) { return y.sin(); }, x);
       }));
+  add("SparseInside", "", with_function([](const Tensor& x) {
+        return at::mm(x.gt(0).to(at::kFloat).to_sparse(), x.t()).to_dense();
+      }));
+  add("SparseGradient", "", [] {
+    torch::nn::Embedding table(torch::nn::EmbeddingOptions(5, 3).sparse(true));
+    Refused::Program program;
+    program.argument = [] { return torch::randint(5, {4}); };
+    program.function = [table](const Tensor& x) mutable { return table(x).pow(2).sum(); };
+    program.after = [table](Twin& twin, const Tensor& loss) {
+      loss.backward();
+      twin.record("gradient", table->weight.grad().to_dense());
+    };
+    return program;
+  });
+  add("Quantized", "", with_function([](const Tensor& x) {
+        return at::quantize_per_tensor(x, 0.1, 0, at::kQInt8).dequantize();
+      }));
+  add("MemoryOfTheHost", "", with_function([](const Tensor& x) {
+        float numbers[3] = {1, 2, 3};
+        return x * torch::from_blob(numbers, {3});
+      }));
+  add("Printed", "", with_function([](const Tensor& x) {
+        std::ostringstream out;
+        out << x;
+        return x * static_cast<double>(out.str().size());
+      }));
+  add("UniqueValues", "",
+      with_function([](const Tensor& x) { return std::get<0>(at::_unique2(x.round())); }));
+  add("AMask", "", with_function([](const Tensor& x) { return x.index({x > 0}); }));
+  add("WrittenByAMask", "", with_function([](const Tensor& x) {
+        Tensor y = x.clone();
+        y.index_put_({y > 0.5}, torch::ones({1}).expand({y.gt(0.5).sum().item<int64_t>()}));
+        return y;
+      }));
+  add("AResizedStorage", "", with_function([](const Tensor& x) {
+        Tensor y = x.clone();
+        const Tensor view = y.view({-1});
+        y.resize_({8, 3}).fill_(1);
+        return y + view[0];
+      }));
+  add("PackedSequences", "", [] {
+    torch::nn::GRU rnn(torch::nn::GRUOptions(3, 2));
+    Refused::Program program;
+    program.argument = [] { return torch::randn({4, 2, 3}); };
+    program.function = [rnn](const Tensor& x) mutable {
+      const auto packed = torch::nn::utils::rnn::pack_padded_sequence(x, torch::tensor({4, 2}));
+      return std::get<0>(rnn->forward_with_packed_input(packed)).data();
+    };
+    return program;
+  });
+  add("BatchNormThatCounts", "", [] {
+    torch::nn::BatchNorm1d norm(torch::nn::BatchNormOptions(3).momentum(std::nullopt));
+    Refused::Program program;
+    program.function = [norm](const Tensor& x) mutable { return norm(x); };
+    program.after = [norm](Twin& twin, const Tensor& result) {
+      twin.record("result", result);
+      twin.record_state(*norm);
+    };
+    return program;
+  });
+  add("CTCLoss", "", [] {
+    Refused::Program program;
+    program.argument = [] { return torch::randn({6, 2, 4}).requires_grad_(); };
+    program.function = [](const Tensor& x) {
+      return torch::ctc_loss(x.log_softmax(2), torch::tensor({{1, 2}, {3, 1}}),
+                             torch::tensor({6, 6}), torch::tensor({2, 2}));
+    };
+    program.after = [](Twin& twin, const Tensor& loss) {
+      loss.backward();
+      twin.record("loss", loss);
+    };
+    return program;
+  });
+  // Its kernel is tried on zeros.
+  add("AKernelThatRefusesZeros", "libtorch raises an error while the function is traced", [] {
+    static auto* const library = [] {
+      auto* made =
+          new torch::Library(torch::Library::DEF, "runeagerly", std::nullopt, __FILE__, __LINE__);
+      made->def("root(Tensor x) -> Tensor");
+      made->impl("root", c10::DispatchKey::CPU, [](const Tensor& x) {
+        TORCH_CHECK(x.gt(0).all().item<bool>(), "root of a number that is not positive");
+        return x.sqrt();
+      });
+      return made;
+    }();
+    EXPECT_NE(library, nullptr);
+    return Refused::Program{[](const Tensor& x) {
+      static const auto root = c10::Dispatcher::singleton()
+                                   .findSchemaOrThrow("runeagerly::root", "")
+                                   .typed<Tensor(const Tensor&)>();
+      return root.call(x.abs() + 1);
+    }};
+  });
   // The stages after the trace.
   add("OtherMemoryAndAWrite", "gets other memory by set_()", [] {
     const Tensor p = leaf({3});
@@ -228,9 +321,9 @@ std::vector<Refused> refused() {
   return all;
 }
 
-class RunEagerly : public testing::TestWithParam<Refused> {};
+class RefusedPrograms : public testing::TestWithParam<Refused> {};
 
-TEST_P(RunEagerly, IsTheEagerProgram) {
+TEST_P(RefusedPrograms, RunEagerly) {
   const Warnings warnings;
   expect_twins_agree([&](Twin& twin) {
     const Refused::Program program = GetParam().make();
@@ -252,8 +345,26 @@ TEST_P(RunEagerly, IsTheEagerProgram) {
   EXPECT_NE(warnings.lines[0].find(GetParam().words), std::string::npos) << warnings.lines[0];
 }
 
-INSTANTIATE_TEST_SUITE_P(What, RunEagerly, testing::ValuesIn(refused()),
+INSTANTIATE_TEST_SUITE_P(What, RefusedPrograms, testing::ValuesIn(refused()),
                          [](const auto& info) { return info.param.name; });
+
+// What eager raises, it raises as eager: with its text, after what it has done by then.
+TEST(RunEagerly, AnErrorOfTheProgramIsEagers) {
+  const Warnings warnings;
+  expect_twins_agree([](Twin& twin) {
+    const auto function = [](const Tensor& x) {
+      x.add_(1);
+      return at::mm(x, torch::ones({2, 2}));
+    };
+    auto compiled = compile<Tensor(Tensor)>(function, {.on_unsupported = OnUnsupported::eager});
+    for (int i = 0; i < 2; ++i) {
+      const Tensor x = torch::zeros({4, 3});
+      twin.record_error("text", [&] { twin.is_compiled() ? compiled(x) : function(x); });
+      twin.record("argument", x);
+    }
+  });
+  EXPECT_EQ(warnings.lines.size(), 1U);
+}
 
 /// Runs the program, compiled with and without names, and eagerly. Returns the stats of the last
 /// compiled run.

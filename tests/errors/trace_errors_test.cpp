@@ -412,6 +412,26 @@ TEST(TraceErrors, OpThatReturnsAViewOfItsArgument) {
                 "compiled function");
 }
 
+// A trace would have the answer for zeros.
+TEST(TraceErrors, OpThatAnswersWithANumber) {
+  static auto* library = [] {
+    auto* made =
+        new torch::Library(torch::Library::DEF, "errortest2", std::nullopt, __FILE__, __LINE__);
+    made->def("positive(Tensor x) -> int",
+              [](const T& x) { return x.gt(0).sum().item<int64_t>(); });
+    return made;
+  }();
+  ASSERT_NE(library, nullptr);
+  const auto op = c10::Dispatcher::singleton()
+                      .findSchemaOrThrow("errortest2::positive", "")
+                      .typed<int64_t(const T&)>();
+  EXPECT_EQ(unsupported([&](const T& x) { return x * op.call(x); }, torch::ones({2})).substr(0, 6),
+            "trace:");
+  // Sizes decide it.
+  auto f = compile([](const T& x) { return at::is_same_size(x, x[0]) ? x : x * 2; });
+  EXPECT_TRUE(f(torch::ones({2, 2})).equal(torch::full({2, 2}, 2.0)));
+}
+
 TEST(TraceErrors, AutocastLeftChanged) {
   const bool before = torch::GradMode::is_enabled();
   EXPECT_EQ(unsupported(

@@ -236,6 +236,11 @@ class Function final : public detail::CompiledFunction,
     return nullptr;
   }
 
+  static std::string first_line(const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    return text.substr(0, text.find('\n'));
+  }
+
   /// Indented, without a backtrace.
   static std::string error_text(const std::exception_ptr& error) {
     std::string text;
@@ -327,6 +332,13 @@ class Function final : public detail::CompiledFunction,
       error = std::current_exception();
       // Gradients of a call: the host may be in the state of the call again next time.
       if (!program_->is_derived()) ticket.fail(error, arguments, counts.lifted);
+    } catch (const c10::Error& raised) {
+      // Eager may raise it, too, or not: run eagerly, the function itself tells. Not remembered, as
+      // nothing is that the function raises.
+      if (options_.on_unsupported == OnUnsupported::error || program_->is_derived()) throw;
+      error = std::make_exception_ptr(UnsupportedError(
+          "trace", base::str("libtorch raises an error while the function is traced",
+                             base::detail_line("libtorch", first_line(raised)))));
     }
     return fail(error);
   }
