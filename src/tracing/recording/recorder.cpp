@@ -1,11 +1,8 @@
 #include "tracing/recording/recorder.h"
 
 #include "ir/ivalue.h"
-#include "ops/op_table.h"
 #include "tracing/recording/recording.h"
 #include "tracing/recording/traced_tensor.h"
-
-#include <torch/csrc/autograd/function.h>
 
 namespace tandem::tracing {
 namespace {
@@ -56,8 +53,7 @@ void add_node(Recording& recording, const c10::OperatorHandle& op,
     }
   }
   const ir::Node& node = recording.graph().add_op(std::move(spec));
-  if (node.phase() == ir::Phase::Backward && ops::info(op).must_happen())
-    recording.note_effect({node.id(), torch::autograd::get_current_node().get()});
+  if (node.phase() == ir::Phase::Backward) recording.note_backward_node(node.id());
   size_t next = 0;
   const auto wrap = [&](const ops::TensorMeta& meta) {
     ir::ValueId value = node.results()[next++];
