@@ -49,7 +49,8 @@ class Builder {
       for (int64_t part = 0; part < endpoints_.parts(); ++part) differentiate_part(part);
       check_nothing_lifted(trace_, inputs_before);
     }
-    signature_.effects = effects_.in_order(graph_, signature_.tangents.size());
+    if (writes_) writes_->record(signature_, formulas_);
+    signature_.effects = formulas_.effects(graph_);
     graph_.set_outputs(std::move(outputs_));
     release_groups(trace_, reading_.groups);
     order_inputs();
@@ -59,6 +60,8 @@ class Builder {
     for (size_t i = trace_.argument_count(); i < trace_.stand_ins().size(); ++i)
       joint.lifted.push_back(trace_.stand_ins()[i].real);
     note_inputs_read(joint);
+    formulas_.note_reads(joint.graph);
+    joint.signature.formulas = formulas_.facts();
     return joint;
   }
 
@@ -115,13 +118,19 @@ class Builder {
                              .parts = endpoints_.parts(),
                              .roots = task.roots,
                              .tangents = tangents_here,
-                             .stops = std::move(stops)},
+                             .stops = stops},
                             users_formulas_);
     task.origins = &origins;
+    FormulaWatch watch(trace_,
+                       {.part = part,
+                        .roots = task.roots,
+                        .tangents = tangents,
+                        .wanted = task.wanted,
+                        .stops = stops},
+                       formulas_, *writes_);
+    task.formulas = &watch;
     const WrittenVersions versions(trace_);
     const Gradients gradients = differentiate(recording_, task);
-    effects_.add(gradients.effects, tangents);
-    effects_.add(writes_->record(recording_, signature_, tangents_here), tangents);
     for (size_t i = 0; i < tangents.size(); ++i)
       signature_.tangents[tangents[i]].raises = gradients.raises[i];
     std::vector<ir::ValueId> values;
@@ -134,8 +143,9 @@ class Builder {
     // are listed, too.
     const bool raises = std::ranges::any_of(gradients.raises,
                                             [](const std::string& text) { return !text.empty(); });
+    std::vector<int64_t> positions;  // of the gradients
     for (size_t i = 0; i < wanted.size(); ++i) {
-      add_gradient(*wanted[i], part, values[i], raises);
+      positions.push_back(add_gradient(*wanted[i], part, values[i], raises));
       if (!raises) continue;
       for (size_t k = 0; k < tangents.size(); ++k) {
         if (gradients.raises_in[k][i])
@@ -143,19 +153,22 @@ class Builder {
               static_cast<int64_t>(signature_.gradients.size()) - 1);
       }
     }
+    watch.finish(positions);
   }
 
-  void add_gradient(const Target& target, int64_t part, ir::ValueId value, bool raises) {
+  /// Its position in the signature; -1: there is none.
+  int64_t add_gradient(const Target& target, int64_t part, ir::ValueId value, bool raises) {
     const ir::CallTensor& tensor = target.of.tensor;
     const ir::InputFacts* input =
         tensor.is_input() ? &signature_.inputs[static_cast<size_t>(tensor.index)] : nullptr;
     const bool of_input = input && !input->history_only && target.of.number == 0 && part == 0;
-    if (value == ir::kNoValue && !of_input && !raises) return;
+    if (value == ir::kNoValue && !of_input && !raises) return -1;
     const auto inputs = static_cast<int64_t>(signature_.inputs.size());
     const int64_t index = of_input ? tensor.index : inputs + further_gradients_++;
     outputs_.push_back(
         {value, ir::Descriptor::grad(index, input ? input->role.name : std::string())});
     signature_.gradients.push_back({.of = target.of, .part = part});
+    return std::ssize(signature_.gradients) - 1;
   }
 
   void order_inputs() {
@@ -180,7 +193,7 @@ class Builder {
   GradientOrigins::Parts users_formulas_;
   std::vector<at::Tensor> tangents_;  // one per root
   std::vector<ir::ValueId> tangent_values_;
-  BackwardEffects effects_;
+  Formulas formulas_;
   std::optional<BackwardWrites> writes_;
   int64_t further_gradients_ = 0;
 };

@@ -109,6 +109,18 @@ bool raises(const Derivation& derivation, const HistoryMap& here, const Target& 
   return false;
 }
 
+/// Whether somebody asks for the gradient of the target.
+bool is_wanted(const Derivation& derivation, const HistoryMap& here, const Target& target) {
+  if (derivation.wanted.empty()) return true;
+  for (size_t i = 0; i < derivation.wanted.size(); ++i) {
+    const ir::GradientFacts& gradient = derivation.of.gradients[i];
+    if (derivation.wanted[i] && gradient.part == static_cast<int64_t>(derivation.part) &&
+        here(gradient.of) == target.of)
+      return true;
+  }
+  return false;
+}
+
 /// Some arguments are passed for their histories only, and nobody reads them. Gives each its
 /// history.
 void pass_histories(tracing::Trace& trace, const Endpoints& endpoints, const HistoryMap& here,
@@ -182,7 +194,9 @@ std::vector<at::Tensor> record_gradients(tracing::Trace& trace, const signature:
   }
   // A target on whose way eager raises was not asked for: the backward would have raised by now.
   std::vector<const Target*> wanted = endpoints.prepare(part);
-  std::erase_if(wanted, [&](const Target* target) { return raises(derivation, here, *target); });
+  std::erase_if(wanted, [&](const Target* target) {
+    return raises(derivation, here, *target) || !is_wanted(derivation, here, *target);
+  });
   for (const Target* target : wanted) task.wanted.push_back(target->edge);
   const size_t inputs_before = trace.stand_ins().size();
   const BackwardWrites writes(trace);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tandem::libtorch {
 
@@ -20,6 +21,10 @@ inline bool is_custom_function(const torch::autograd::Node& node) {
 /// Whether such a node turns a gradient that is not there into zeros before its formula runs:
 /// `set_materialize_grads`.
 bool materializes_gradients(const torch::autograd::Node& custom);
+
+/// What such a node has saved with `save_for_backward`, as it was handed over; nothing where the
+/// user's hooks have packed it.
+std::vector<at::Tensor> saved_tensors(const torch::autograd::Node& custom);
 
 /// Of a hook that a tensor was given: which of its node's gradients it is called with.
 std::optional<size_t> gradient_of_hook(const torch::autograd::FunctionPreHook& hook);

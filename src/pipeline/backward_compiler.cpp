@@ -12,19 +12,19 @@ class GraphCompiler : public runtime::BackwardCompiler {
  public:
   explicit GraphCompiler(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
 
-  runtime::Backward compile(const runtime::Artifact& artifact, const std::vector<bool>& defined,
+  runtime::Backward compile(const runtime::Artifact& artifact, const partition::Asked& asked,
                             const libtorch::AutocastState& autocast) override {
     const ir::Graph& recorded = artifact.split.backward;
-    if (!autocast.any()) return lower_backward(artifact, recorded, defined, *backend_);
+    if (!autocast.any()) return lower_backward(artifact, recorded, asked, *backend_);
     runtime::Backward backward =
-        lower_backward(artifact, tracing::with_autocast(recorded, autocast), defined, *backend_);
+        lower_backward(artifact, tracing::with_autocast(recorded, autocast), asked, *backend_);
     backward.autocast = autocast;
     return backward;
   }
 
   bool knows_function() const override { return false; }
   std::shared_ptr<detail::CompiledFunction> compile_gradients(const runtime::EntryState&, size_t,
-                                                              const std::vector<bool>&) override {
+                                                              const partition::Asked&) override {
     TANDEM_CHECK(false, "call", "nobody knows the function of this entry");
   }
 
@@ -51,7 +51,7 @@ class ProgramCompiler final : public GraphCompiler {
   bool knows_function() const override { return true; }
 
   std::shared_ptr<detail::CompiledFunction> compile_gradients(
-      const runtime::EntryState& entry, size_t part, const std::vector<bool>& defined) override {
+      const runtime::EntryState& entry, size_t part, const partition::Asked& asked) override {
     auto derived = std::make_shared<Program>(*program_);
     if (!program_->is_derived()) {
       derived->thread = thread_;
@@ -61,7 +61,8 @@ class ProgramCompiler final : public GraphCompiler {
                            .lifted = entry.lifted(),
                            .arguments = entry.argument_count(),
                            .part = part,
-                           .defined = defined,
+                           .defined = asked.defined,
+                           .wanted = asked.wanted,
                            .replaced = {},
                            .histories = {},
                            .generators = entry.primals().generators};

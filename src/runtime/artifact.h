@@ -2,6 +2,7 @@
 
 #include "ir/text/attachments.h"
 #include "libtorch/thread_state.h"
+#include "partition/tangents/asked.h"
 #include "runtime/guards/guard_rows.h"
 #include "tandem/backend.h"
 #include "tandem/stages.h"
@@ -29,12 +30,14 @@ struct Kernels {
   ir::Bytes stored{};  // what Executable::save() said
 };
 
-/// The backward for one set of defined tangents, in one state of autocast.
+/// One backward of an entry: for some tangents and gradients, in one state of autocast.
 struct Backward {
-  std::vector<bool> defined;            // one per tangent of the signature
-  libtorch::AutocastState autocast{};   // that it was recorded again for, if that is on
-  std::optional<ir::Graph> graph{};     // what was lowered; none: the whole backward as it is
-  std::vector<bool> reads{}, writes{};  // which saved values; which it writes and does not read
+  partition::Asked asked;
+  libtorch::AutocastState autocast{};  // that it was recorded again for, if that is on
+  std::optional<ir::Graph> graph{};    // what was lowered; none: the whole backward as it is
+  std::vector<bool> reads{};           // which saved values
+  std::vector<bool> checks{};          // of which eager looks whether they were written
+  std::vector<bool> uses_up{};  // by formula of the signature: it runs, and eager runs it once
   Kernels kernels{};
 };
 

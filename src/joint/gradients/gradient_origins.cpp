@@ -138,9 +138,15 @@ void GradientOrigins::show_hooks_what_is_missing(Visit& visit, autograd::variabl
     const at::Tensor gradient = as_traced_tensor(trace_, passed[i]);
     const ir::ValueId value = tracing::current_value(gradient);
     const ir::NodeId last = graph_.last_node();
+    const uint64_t writes = writes_to_inputs(trace_);
     ir::ValueId otherwise = ir::kNoValue;
     try {
       const at::Tensor made = (*hook)(autograd::variable_list(passed.size()))[i];
+      if (writes != writes_to_inputs(trace_)) {
+        TANDEM_UNSUPPORTED("joint", "a hook on a result of ", visit.node->name(),
+                           ", which sees whether its gradient is there, writes an input",
+                           "\n  remedy: write it in a custom function, which gets zeros");
+      }
       if (!made.defined()) continue;
       otherwise = tracing::current_value(
           with_strides_of(gradient, as_traced_tensor(trace_, made).resolve_conj().resolve_neg()));

@@ -17,9 +17,8 @@ class BackwardCompiler {
  public:
   virtual ~BackwardCompiler() = default;
 
-  /// The backward of an artifact for the defined tangents, recorded again for a state of autocast
-  /// if that is on.
-  virtual Backward compile(const Artifact& artifact, const std::vector<bool>& defined,
+  /// A backward of an artifact, recorded again for a state of autocast if that is on.
+  virtual Backward compile(const Artifact& artifact, const partition::Asked& asked,
                            const libtorch::AutocastState& autocast) = 0;
 
   /// Whether the function that was traced is known. Without it a call keeps nothing for
@@ -28,7 +27,7 @@ class BackwardCompiler {
   /// For a backward with create_graph: the gradients that one autograd node of a call gives, as a
   /// compiled function of the call's inputs and tangents.
   virtual std::shared_ptr<detail::CompiledFunction> compile_gradients(
-      const EntryState& entry, size_t part, const std::vector<bool>& defined) = 0;
+      const EntryState& entry, size_t part, const partition::Asked& asked) = 0;
 };
 
 }  // namespace tandem::runtime

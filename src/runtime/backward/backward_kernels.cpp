@@ -21,13 +21,13 @@ bool BackwardKernels::casts(const libtorch::AutocastState& state) const {
   });
 }
 
-const Backward& BackwardKernels::get(const std::vector<bool>& defined) {
+const Backward& BackwardKernels::get(const partition::Asked& asked) {
   libtorch::AutocastState state = libtorch::AutocastState::now();
   if (!casts(state)) state = {};
   for (const Backward& backward : artifact_.backwards) {
-    if (backward.defined == defined && backward.autocast == state) return backward;
+    if (backward.asked == asked && backward.autocast == state) return backward;
   }
-  return find_further(defined, state);
+  return find_further(asked, state);
 }
 
 std::shared_ptr<const Backward> BackwardKernels::made(const Further& further) const {
@@ -35,23 +35,23 @@ std::shared_ptr<const Backward> BackwardKernels::made(const Further& further) co
   return further.made;
 }
 
-const Backward& BackwardKernels::find_further(const std::vector<bool>& defined,
+const Backward& BackwardKernels::find_further(const partition::Asked& asked,
                                               const libtorch::AutocastState& state) {
   if (!compiler_) {
     TANDEM_UNSUPPORTED("call", "the entry was stored without the backward for ",
-                       state.any() ? "autocast" : "these of its results",
+                       state.any() ? "autocast" : "these of its results and inputs",
                        "\n  instead: the backward of all results, without autocast, works",
                        "\n  remedy: load it where graphs can be compiled");
   }
   Further* further = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    further = &further_[{state, defined}];
+    further = &further_[{state, asked}];
     if (further->made) return *further->made;
   }
   const std::lock_guard compiling(further->compiling);
   if (const auto backward = made(*further)) return *backward;
-  auto backward = std::make_shared<const Backward>(compiler_->compile(artifact_, defined, state));
+  auto backward = std::make_shared<const Backward>(compiler_->compile(artifact_, asked, state));
   const std::lock_guard lock(mutex_);
   further->made = std::move(backward);
   return *further->made;

@@ -21,10 +21,10 @@ void GradientFunctions::require_function() const {
 
 std::shared_ptr<detail::CompiledFunction> GradientFunctions::get(const EntryState& entry,
                                                                  size_t part,
-                                                                 const std::vector<bool>& defined) {
+                                                                 const partition::Asked& asked) {
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<detail::CompiledFunction>& function = functions_[{part, defined}];
-  if (!function) function = compiler_->compile_gradients(entry, part, defined);
+  std::shared_ptr<detail::CompiledFunction>& function = functions_[{part, asked}];
+  if (!function) function = compiler_->compile_gradients(entry, part, asked);
   return function;
 }
 

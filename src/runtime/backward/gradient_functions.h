@@ -10,7 +10,7 @@
 
 namespace tandem::runtime {
 
-/// For backwards with create_graph: per autograd node of a call and set of defined tangents, the
+/// For backwards with create_graph: per autograd node of a call and what it is asked for, the
 /// gradients as a compiled function of the call's inputs and tangents. Made when they are first
 /// asked for.
 class GradientFunctions {
@@ -24,13 +24,13 @@ class GradientFunctions {
   /// The error that a backward with create_graph ends with where it is not.
   void require_function() const;
   std::shared_ptr<detail::CompiledFunction> get(const EntryState& entry, size_t part,
-                                                const std::vector<bool>& defined);
+                                                const partition::Asked& asked);
 
  private:
   std::shared_ptr<BackwardCompiler> compiler_;
   bool was_loaded_;
   std::mutex mutex_;
-  std::map<std::pair<size_t, std::vector<bool>>, std::shared_ptr<detail::CompiledFunction>>
+  std::map<std::pair<size_t, partition::Asked>, std::shared_ptr<detail::CompiledFunction>>
       functions_;
 };
 

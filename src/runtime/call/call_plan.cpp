@@ -56,16 +56,23 @@ class Planner {
                    "nobody has decided how a value is saved\n  value:  %", saved.name);
       plan_.saved.push_back(saved.how);
       if (saved.how.as == Saved::As::Input) add_saved_input(saved.how.of);
+      if (saved.how.as == Saved::As::Itself) plan_.written_later.push_back(described(saved.how.of));
     }
+  }
+
+  CallPlan::SavedInput described(int64_t input) const {
+    const ir::InputFacts& found = facts(input);
+    return {.input = static_cast<size_t>(input),
+            .sizes = found.type->static_sizes(),
+            .strides = found.type->static_strides(),
+            .dtype = found.type->dtype};
   }
 
   void add_saved_input(int64_t input) {
     const ir::InputFacts& found = facts(input);
     const bool as_found = found.viewed_by_backward || !found.read_by_backward;
-    plan_.saved_inputs.push_back({.sizes = found.type->static_sizes(),
-                                  .strides = found.type->static_strides(),
-                                  .dtype = found.type->dtype,
-                                  .as_found = as_found});
+    plan_.saved_inputs.push_back(described(input));
+    plan_.saved_inputs.back().as_found = as_found;
     if (as_found && input < split_.signature.lifted_count)
       plan_.lifted_as_found.push_back(static_cast<size_t>(input));
   }

@@ -355,7 +355,10 @@ bool answer_anomaly_check(BoxedCall& call) {
   return true;
 }
 
-bool writes_arguments(const c10::OperatorHandle& op) { return ops::info(op).writes_arguments; }
+/// Our own one is recorded as it is.
+bool writes_arguments(const c10::OperatorHandle& op) {
+  return ops::info(op).writes_arguments && !ops::keeps_its_place(op);
+}
 
 /// Whether this is a question for the metadata of an in-place op that has nothing to do.
 bool add_nothing(BoxedCall& call) {

@@ -60,8 +60,7 @@ void add_node(Recording& recording, const c10::OperatorHandle& op,
     }
   }
   const ir::Node& node = recording.graph().add_op(std::move(spec));
-  if (node.phase() == ir::Phase::Backward && ops::info(op).must_happen())
-    recording.note_effect({node.id(), torch::autograd::get_current_node().get()});
+  if (node.phase() == ir::Phase::Backward) recording.note_backward_node(node.id());
   size_t next = 0;
   const auto wrap = [&](const ops::TensorMeta& meta) {
     ir::ValueId value = node.results()[next++];

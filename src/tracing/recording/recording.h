@@ -43,14 +43,17 @@ class Recording {
   /// A traced tensor for a new input of the graph, with the metadata of `like`.
   at::Tensor add_input(const at::Tensor& like, ir::Descriptor role, std::string name);
 
-  /// A draw or an effect of the backward, and the autograd node that was running (null: a hook).
-  struct BackwardEffect {
+  /// What the backward has recorded, and the autograd node that was running, or whose hooks were.
+  struct BackwardNode {
     ir::NodeId node = ir::kNoNode;
     const torch::autograd::Node* in = nullptr;
+    bool by_hook = false;
   };
-  void note_effect(BackwardEffect effect) { backward_effects_.push_back(effect); }
-  /// Those of nodes that are gone included.
-  const std::vector<BackwardEffect>& backward_effects() const { return backward_effects_; }
+  void note_backward_node(ir::NodeId node);
+  /// Those that are gone included.
+  const std::vector<BackwardNode>& backward_nodes() const { return backward_nodes_; }
+  /// The node whose hooks may be running; null: none's.
+  void set_hooked_node(const torch::autograd::Node* node) { hooked_node_ = node; }
 
   /// An op that the function itself calls, in the grad mode of that moment: what the graph shows of
   /// neither a no-grad region nor a detach().
@@ -80,7 +83,8 @@ class Recording {
   bool writing_ = false;
   shapes::StableHash calls_;
   bool multiplies_in_place_ = false;
-  std::vector<BackwardEffect> backward_effects_;
+  std::vector<BackwardNode> backward_nodes_;
+  const torch::autograd::Node* hooked_node_ = nullptr;
   SourceLines lines_;
 };
 
