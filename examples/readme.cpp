@@ -1,6 +1,7 @@
 // The program of README.md, word for word. It is compiled as it stands, and run as a test.
 // [readme]
 #include <tandem/tandem.h>
+
 #include <torch/torch.h>
 
 int main() {

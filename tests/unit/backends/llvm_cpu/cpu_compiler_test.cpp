@@ -195,10 +195,10 @@ TEST(InstructionSet, TheVariableChoosesAndAWrongNameSaysWhichAreKnown) {
     backends::llvm_cpu::chosen_instruction_set();
     FAIL() << "no error";
   } catch (const UserError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "lower: TANDEM_CPU is \"sse9\"\n  known:  avx512, avx2, baseline, none\n  remedy: unset it, "
-        "or give one of these");
+    EXPECT_STREQ(error.what(),
+                 "lower: TANDEM_CPU is \"sse9\"\n"
+                 "  known:  avx512, avx2, baseline, none\n"
+                 "  remedy: unset it, or give one of these");
   }
 }
 
