@@ -32,6 +32,7 @@ std::vector<at::Tensor> exchange_states(const joint::Derivation& derivation,
 
 void MetLeaves::note(const tracing::Trace& trace) {
   const std::lock_guard lock(mutex_);
+  std::erase_if(leaves_, [](const tracing::WeakTensor& leaf) { return leaf.expired(); });
   for (size_t i = trace.argument_count(); i < trace.stand_ins().size(); ++i) {
     const tracing::StandIn& one = trace.stand_ins()[i];
     if (!one.requires_grad || !one.is_leaf) continue;

@@ -31,14 +31,16 @@ GradientSlots::GradientSlots() { libtorch::SlotWatch::set_on_access(&refuse_acce
 
 void GradientSlots::add(const at::Tensor& tensor) {
   if (!position_.try_emplace(tensor.unsafeGetTensorImpl(), slots_.size()).second) return;
-  slots_.push_back({WeakTensor(tensor.getIntrusivePtr()), libtorch::noted_gradient(tensor),
-                    libtorch::SlotWatch(tensor)});
+  Slot slot{WeakTensor(tensor.getIntrusivePtr()), {}, libtorch::SlotWatch(tensor)};
+  if (slot.watch.metadata() == nullptr) slot.gradient = libtorch::noted_gradient(tensor);
+  slots_.push_back(std::move(slot));
 }
 
 std::optional<at::Tensor> GradientSlots::put_back() {
   std::optional<at::Tensor> changed;
   for (const Slot& slot : slots_) {
-    const auto held = slot.tensor.lock();
+    // Whoever has changed a watched one was another thread, which may.
+    const auto held = slot.watch.metadata() == nullptr ? slot.tensor.lock() : nullptr;
     if (!held) continue;
     const at::Tensor tensor(held);
     if (libtorch::noted_gradient(tensor).is_same(slot.gradient)) continue;

@@ -23,8 +23,8 @@ std::string gradient_refusal(const std::string& name, const std::string& functio
 /// The gradients (`.grad()`) of the tensors that a trace knows: real ones and stand-ins.
 ///
 /// A gradient is a field of the tensor that no dispatcher hook sees, and a trace that changed one
-/// would have an effect. So whoever asks for one while the trace is open is refused before he has
-/// it, and all are as they were when the trace ends.
+/// would have an effect. So if this thread asks for one while the trace is open, it is refused
+/// before it has it. What cannot be watched is put back.
 class GradientSlots {
  public:
   GradientSlots();
@@ -34,7 +34,8 @@ class GradientSlots {
 
   /// From here on. Once per tensor; a tensor that does not require grad may have no slot yet.
   void add(const at::Tensor& tensor);
-  /// All are as they were added. Nothing if they were so before, else one that was not.
+  /// Those that could not be watched are as they were added. Nothing if they were so before, else
+  /// one that was not.
   std::optional<at::Tensor> put_back();
   /// The tensor with this metadata; nothing if it is not among them.
   std::optional<at::Tensor> find(const c10::AutogradMetaInterface& metadata) const;
@@ -43,7 +44,7 @@ class GradientSlots {
   struct Slot {
     // Weakly: whether somebody else holds a closed-over tensor is looked at.
     WeakTensor tensor;
-    at::Tensor gradient;
+    at::Tensor gradient;  // of one that cannot be watched
     libtorch::SlotWatch watch;
   };
   std::deque<Slot> slots_;

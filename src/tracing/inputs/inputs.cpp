@@ -234,7 +234,9 @@ at::Tensor Inputs::stand_in(const at::Tensor& real) {
   if (known != options_.known.end()) {
     add(real, known->second, value_name(known->second));
   } else {
-    refuse_optimizer();
+    // Not for each parameter of a forward: optimizers work without grad, on gradients or state.
+    if (!c10::GradMode::is_enabled() || !real.requires_grad() || !real.is_leaf())
+      refuse_optimizer();
     add(real, ir::Descriptor::lifted(index), "lifted" + std::to_string(index));
   }
   return stand_ins_.back().tensor;

@@ -105,8 +105,8 @@ class Inputs {
 
   /// Throws what the function was refused and has caught.
   void require_not_refused() const;
-  /// All gradients are as they were. Nothing if the function has left them so, else the name of a
-  /// tensor whose gradient it has changed.
+  /// Gradients that could not be watched are as they were. Nothing if the function has left them
+  /// so, else the name of a tensor whose gradient it has changed.
   std::optional<std::string> put_back_gradients();
 
   /// Real tensors are as they were, but for version counters that the call shall move. False if a
