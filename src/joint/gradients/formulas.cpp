@@ -120,7 +120,7 @@ FormulaWatch::FormulaWatch(tracing::Trace& trace, const Watched& watched, Formul
   std::vector<autograd::Node*> open;
   std::unordered_set<autograd::Node*> passed;  // that something flows through
   const auto reach = [&](const autograd::Edge& edge) {
-    const int64_t row = add(edge.function.get(), watched);
+    const int64_t row = add(edge.function.get(), watched.part);
     const bool stops = std::ranges::find(watched.stops, edge) != watched.stops.end();
     if (!stops && passed.insert(edge.function.get()).second) open.push_back(edge.function.get());
     return static_cast<size_t>(row);
@@ -140,18 +140,19 @@ FormulaWatch::FormulaWatch(tracing::Trace& trace, const Watched& watched, Formul
       if (std::ranges::count(to, next) == 0) to.push_back(next);
     }
   }
+  for (size_t i = 0; i < watched.wanted.size(); ++i) {
+    const auto row = rows_.find(watched.wanted[i].function.get());
+    if (row != rows_.end()) ends_.emplace_back(row->second, i);
+  }
   for (const auto& [node, row] : rows_) follow(const_cast<autograd::Node*>(node), row);
 }
 
-int64_t FormulaWatch::add(autograd::Node* node, const Watched& watched) {
+int64_t FormulaWatch::add(autograd::Node* node, int64_t part) {
   const auto [known, is_new] =
       rows_.try_emplace(node, static_cast<int64_t>(formulas_.facts_.size()));
   if (!is_new) return known->second;
-  formulas_.facts_.push_back({.part = watched.part});
+  formulas_.facts_.push_back({.part = part});
   formulas_.nodes_.push_back(node);
-  for (size_t i = 0; i < watched.wanted.size(); ++i) {
-    if (watched.wanted[i].function.get() == node) ends_.emplace_back(known->second, i);
-  }
   return known->second;
 }
 

@@ -75,6 +75,22 @@ void BackwardKernels::release_cached_memory() {
   }
 }
 
+std::vector<bool> BackwardKernels::leading_to(const std::vector<bool>& wanted) {
+  const std::lock_guard lock(mutex_);
+  const auto [known, is_new] = leading_.try_emplace(wanted);
+  if (!is_new) return known->second;
+  const ir::Signature& signature = artifact_.split.signature;
+  std::vector<bool>& leading = known->second;
+  leading.resize(signature.tangents.size());
+  const std::vector<bool> run = partition::formulas_run(
+      signature, {.defined = std::vector<bool>(leading.size(), true), .wanted = wanted});
+  for (size_t i = 0; i < run.size(); ++i) {
+    for (int64_t tangent : signature.formulas[i].tangents)
+      leading[static_cast<size_t>(tangent)] = leading[static_cast<size_t>(tangent)] || run[i];
+  }
+  return leading;
+}
+
 const partition::TangentUse& BackwardKernels::tangent_use() {
   const std::lock_guard lock(mutex_);
   if (!use_) use_ = partition::tangent_use(artifact_.split.backward);
