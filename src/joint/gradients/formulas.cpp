@@ -5,8 +5,10 @@
 #include "ops/memory/memory_roots.h"
 #include "ops/op_table.h"
 #include "ops/own/inputs_in_backward.h"
+#include "tracing/recording/traced_tensor.h"
 
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include <algorithm>
 #include <functional>
@@ -44,6 +46,12 @@ std::unordered_map<ir::ValueId, std::vector<ir::CallTensor>> tensors_by_memory(
     if (output.role.role == ir::Role::Base) here.push_back(ir::CallTensor::base(index));
   }
   return tensors;
+}
+
+/// The end of the way to a leaf that the caller has, which other threads may be at.
+bool is_of_caller(const autograd::Node& node) {
+  const auto* end = dynamic_cast<const autograd::AccumulateGrad*>(&node);
+  return end != nullptr && !tracing::is_traced(end->variable);
 }
 
 }  // namespace
@@ -160,7 +168,7 @@ int64_t FormulaWatch::add(autograd::Node* node, int64_t part) {
 void FormulaWatch::follow(autograd::Node* node, int64_t formula) {
   const bool has_hooks = !node->tensor_pre_hooks().empty() || !node->pre_hooks().empty() ||
                          !node->post_hooks().empty();
-  if (!has_hooks && !libtorch::is_custom_function(*node)) return;
+  if ((!has_hooks && !libtorch::is_custom_function(*node)) || is_of_caller(*node)) return;
   const auto in_hooks = [this](autograd::Node* of) { trace_.recording().set_hooked_node(of); };
   auto enter = std::make_unique<Before>([=, this] { this->enter(node, formula); });
   auto begin = std::make_unique<Before>([=] { in_hooks(nullptr); });

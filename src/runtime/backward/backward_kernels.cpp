@@ -38,8 +38,10 @@ std::shared_ptr<const Backward> BackwardKernels::made(const Further& further) co
 const Backward& BackwardKernels::find_further(const partition::Asked& asked,
                                               const libtorch::AutocastState& state) {
   if (!compiler_) {
+    // That of all gradients has these, too.
+    if (!asked.wanted.empty()) return get({.defined = asked.defined});
     TANDEM_UNSUPPORTED("call", "the entry was stored without the backward for ",
-                       state.any() ? "autocast" : "these of its results and inputs",
+                       state.any() ? "autocast" : "these of its results",
                        "\n  instead: the backward of all results, without autocast, works",
                        "\n  remedy: load it where graphs can be compiled");
   }
