@@ -164,7 +164,7 @@ Saved describe(const ir::Graph& joint, const SavedValue& saved) {
                     .why = saved.why,
                     .how = saved.how};
   if (value.is_input() && !saved.is_copy()) return description;
-  if (ops::kItself.is(joint.node(value.producer()))) {
+  if (!value.is_input() && ops::kItself.is(joint.node(value.producer()))) {
     description.why = "an input that the backward writes (by reference, 0 bytes)";
     return description;
   }

@@ -1,5 +1,6 @@
 /// Backwards for some inputs of a call: eager runs, checks and frees only the formulas that lead
 /// there.
+#include "support/environment.h"
 #include "support/error_text.h"
 #include "support/twins.h"
 
@@ -208,6 +209,7 @@ struct Counting : Backend {
 };
 
 TEST(SomeInputs, EachChoiceIsCompiledOnceAndNoneForAPlainBackward) {
+  const EnvironmentVariable no_other("TANDEM_BACKEND", nullptr);
   const auto backend = std::make_shared<Counting>();
   const auto f =
       tandem::compile(two_products(), {.backend = std::static_pointer_cast<Backend>(backend)});

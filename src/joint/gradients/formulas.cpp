@@ -5,8 +5,10 @@
 #include "ops/memory/memory_roots.h"
 #include "ops/op_table.h"
 #include "ops/own/inputs_in_backward.h"
+#include "tracing/recording/traced_tensor.h"
 
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include <algorithm>
 #include <functional>
@@ -44,6 +46,12 @@ std::unordered_map<ir::ValueId, std::vector<ir::CallTensor>> tensors_by_memory(
     if (output.role.role == ir::Role::Base) here.push_back(ir::CallTensor::base(index));
   }
   return tensors;
+}
+
+/// The end of the way to a leaf that the caller has, which other threads may be at.
+bool is_of_caller(const autograd::Node& node) {
+  const auto* end = dynamic_cast<const autograd::AccumulateGrad*>(&node);
+  return end != nullptr && !tracing::is_traced(end->variable);
 }
 
 }  // namespace
@@ -120,7 +128,7 @@ FormulaWatch::FormulaWatch(tracing::Trace& trace, const Watched& watched, Formul
   std::vector<autograd::Node*> open;
   std::unordered_set<autograd::Node*> passed;  // that something flows through
   const auto reach = [&](const autograd::Edge& edge) {
-    const int64_t row = add(edge.function.get(), watched);
+    const int64_t row = add(edge.function.get(), watched.part);
     const bool stops = std::ranges::find(watched.stops, edge) != watched.stops.end();
     if (!stops && passed.insert(edge.function.get()).second) open.push_back(edge.function.get());
     return static_cast<size_t>(row);
@@ -140,18 +148,19 @@ FormulaWatch::FormulaWatch(tracing::Trace& trace, const Watched& watched, Formul
       if (std::ranges::count(to, next) == 0) to.push_back(next);
     }
   }
+  for (size_t i = 0; i < watched.wanted.size(); ++i) {
+    const auto row = rows_.find(watched.wanted[i].function.get());
+    if (row != rows_.end()) ends_.emplace_back(row->second, i);
+  }
   for (const auto& [node, row] : rows_) follow(const_cast<autograd::Node*>(node), row);
 }
 
-int64_t FormulaWatch::add(autograd::Node* node, const Watched& watched) {
+int64_t FormulaWatch::add(autograd::Node* node, int64_t part) {
   const auto [known, is_new] =
       rows_.try_emplace(node, static_cast<int64_t>(formulas_.facts_.size()));
   if (!is_new) return known->second;
-  formulas_.facts_.push_back({.part = watched.part});
+  formulas_.facts_.push_back({.part = part});
   formulas_.nodes_.push_back(node);
-  for (size_t i = 0; i < watched.wanted.size(); ++i) {
-    if (watched.wanted[i].function.get() == node) ends_.emplace_back(known->second, i);
-  }
   return known->second;
 }
 
@@ -159,7 +168,7 @@ int64_t FormulaWatch::add(autograd::Node* node, const Watched& watched) {
 void FormulaWatch::follow(autograd::Node* node, int64_t formula) {
   const bool has_hooks = !node->tensor_pre_hooks().empty() || !node->pre_hooks().empty() ||
                          !node->post_hooks().empty();
-  if (!has_hooks && !libtorch::is_custom_function(*node)) return;
+  if ((!has_hooks && !libtorch::is_custom_function(*node)) || is_of_caller(*node)) return;
   const auto in_hooks = [this](autograd::Node* of) { trace_.recording().set_hooked_node(of); };
   auto enter = std::make_unique<Before>([=, this] { this->enter(node, formula); });
   auto begin = std::make_unique<Before>([=] { in_hooks(nullptr); });

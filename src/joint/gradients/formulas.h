@@ -75,7 +75,7 @@ class FormulaWatch {
     const torch::autograd::FunctionPreHook *enter = nullptr, *begin = nullptr;
     const torch::autograd::FunctionPostHook *end = nullptr, *leave = nullptr;
   };
-  int64_t add(torch::autograd::Node* node, const Watched& watched);
+  int64_t add(torch::autograd::Node* node, int64_t part);
   void follow(torch::autograd::Node* node, int64_t formula);
   void enter(torch::autograd::Node* node, int64_t formula);
   void leave(int64_t formula);

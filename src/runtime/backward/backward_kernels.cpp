@@ -38,8 +38,10 @@ std::shared_ptr<const Backward> BackwardKernels::made(const Further& further) co
 const Backward& BackwardKernels::find_further(const partition::Asked& asked,
                                               const libtorch::AutocastState& state) {
   if (!compiler_) {
+    // That of all gradients has these, too.
+    if (!asked.wanted.empty()) return get({.defined = asked.defined});
     TANDEM_UNSUPPORTED("call", "the entry was stored without the backward for ",
-                       state.any() ? "autocast" : "these of its results and inputs",
+                       state.any() ? "autocast" : "these of its results",
                        "\n  instead: the backward of all results, without autocast, works",
                        "\n  remedy: load it where graphs can be compiled");
   }
@@ -73,6 +75,22 @@ void BackwardKernels::release_cached_memory() {
   for (const auto& [what, further] : further_) {
     if (further.made) further.made->kernels.ready->release_cached_memory();
   }
+}
+
+std::vector<bool> BackwardKernels::leading_to(const std::vector<bool>& wanted) {
+  const std::lock_guard lock(mutex_);
+  const auto [known, is_new] = leading_.try_emplace(wanted);
+  if (!is_new) return known->second;
+  const ir::Signature& signature = artifact_.split.signature;
+  std::vector<bool>& leading = known->second;
+  leading.resize(signature.tangents.size());
+  const std::vector<bool> run = partition::formulas_run(
+      signature, {.defined = std::vector<bool>(leading.size(), true), .wanted = wanted});
+  for (size_t i = 0; i < run.size(); ++i) {
+    for (int64_t tangent : signature.formulas[i].tangents)
+      leading[static_cast<size_t>(tangent)] = leading[static_cast<size_t>(tangent)] || run[i];
+  }
+  return leading;
 }
 
 const partition::TangentUse& BackwardKernels::tangent_use() {

@@ -22,6 +22,8 @@ class BackwardKernels {
 
   /// For the autocast state of the calling thread.
   const Backward& get(const partition::Asked& asked);
+  /// By tangent: whether it leads to one of these gradients.
+  std::vector<bool> leading_to(const std::vector<bool>& wanted);
   /// Worked out when the results of a call are differentiated one by one.
   const partition::TangentUse& tangent_use();
 
@@ -45,6 +47,7 @@ class BackwardKernels {
   const std::shared_ptr<BackwardCompiler> compiler_;
   mutable std::mutex mutex_;  // never held while something is compiled
   std::map<std::pair<libtorch::AutocastState, partition::Asked>, Further> further_;
+  std::map<std::vector<bool>, std::vector<bool>> leading_;  // by what is wanted
   std::optional<partition::TangentUse> use_;
 };
 

@@ -154,18 +154,10 @@ std::vector<bool> CallNode::wanted_gradients() const {
 /// Drops the tangents of results from which nothing leads to what is asked for. Eager runs no node
 /// for such a result: it neither looks at what that node has saved nor frees it.
 void CallNode::drop_idle(autograd::variable_list& tangents, const std::vector<bool>& wanted) const {
-  const ir::Signature& signature = entry_->signature();
   const CallPlan::Part& part = entry_->plan().parts[part_];
-  const std::vector<bool> run = partition::formulas_run(
-      signature, {.defined = std::vector<bool>(signature.tangents.size(), true), .wanted = wanted});
+  const std::vector<bool> leading = entry_->backward().leading_to(wanted);
   for (size_t i = 0; i < tangents.size(); ++i) {
-    const auto tangent = static_cast<int64_t>(part.tangents[i]);
-    bool leads_on = false;
-    for (size_t k = 0; k < run.size(); ++k) {
-      leads_on =
-          leads_on || (run[k] && std::ranges::count(signature.formulas[k].tangents, tangent) > 0);
-    }
-    if (!leads_on) tangents[i].reset();
+    if (!leading[part.tangents[i]]) tangents[i].reset();
   }
 }
 
