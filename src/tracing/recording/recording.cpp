@@ -37,6 +37,10 @@ void Recording::note_call(const c10::OperatorHandle& op) {
   calls_.add(ops::info(op).name_hash).add(c10::GradMode::is_enabled());
 }
 
+void Recording::note_user_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> operands) {
+  if (phase_ == ir::Phase::Forward) user_calls_.emplace_back(op, operands, lines_.current());
+}
+
 void Recording::rewind(ir::NodeId last) {
   while (graph_.last_node() != last) graph_.erase(graph_.node(graph_.last_node()));
 }
