@@ -25,6 +25,9 @@
 namespace torch::nn {
 class SequentialImpl;
 }
+namespace torch::optim {
+class Optimizer;
+}
 
 namespace tandem {
 
@@ -73,11 +76,24 @@ concept FunctionType = std::is_function_v<S>;
 // ------------------------------------------------------------------------------------------------
 
 template <class T>
+inline constexpr bool kIsModule = std::is_base_of_v<torch::nn::Module, T>;
+
+template <class T>
 struct ImplOf {
   using type = void;
 };
 template <class T>
-  requires(std::derived_from<T, torch::nn::Module> && !std::is_const_v<T>)
+  requires kIsModule<T>
+struct ImplOf<T> {
+  using type = T;
+};
+template <class T>
+  requires kIsModule<T>
+struct ImplOf<T*> {
+  using type = std::remove_const_t<T>;
+};
+template <class T>
+  requires(kIsModule<T> && !std::is_const_v<T>)
 struct ImplOf<std::shared_ptr<T>> {
   using type = T;
 };
@@ -89,15 +105,29 @@ struct ImplOf<T> {
 template <class T>
 using impl_of = typename ImplOf<std::remove_cvref_t<T>>::type;
 
+/// Whether T names an optimizer: itself, or a pointer to it.
+template <class T>
+inline constexpr bool kIsOptimizer =
+    std::is_class_v<T> && std::is_base_of_v<torch::optim::Optimizer, T>;
+template <class T>
+inline constexpr bool kIsOptimizer<T*> = kIsOptimizer<std::remove_const_t<T>>;
+template <class T>
+inline constexpr bool kIsOptimizer<std::shared_ptr<T>> = kIsOptimizer<T>;
+template <class T>
+inline constexpr bool kIsOptimizer<std::unique_ptr<T>> = kIsOptimizer<T>;
+
 template <class T>
 struct IsModules : std::bool_constant<!std::is_void_v<impl_of<T>>> {};
 template <class... T>
-struct IsModules<std::tuple<T...>> : std::bool_constant<(!std::is_void_v<impl_of<T>> && ...)> {};
+struct IsModules<std::tuple<T...>>
+    : std::bool_constant<((!std::is_void_v<impl_of<T>> || kIsOptimizer<std::remove_cvref_t<T>>) &&
+                          ...)> {};
 
-/// A module holder or a shared_ptr to a module.
+/// A module: a holder, a shared_ptr, a pointer, or the module itself, which then outlives the
+/// handle.
 template <class T>
 concept ModulePointer = !std::is_void_v<impl_of<T>>;
-/// One, or a tuple of several.
+/// One, or a tuple of several; optimizers may be among them.
 template <class T>
 concept Modules = IsModules<std::remove_cvref_t<T>>::value;
 /// Whatever else `compile` may be given as its function.
@@ -128,12 +158,28 @@ TANDEM_API void require_module(const torch::nn::Module* module, size_t index, si
 /// A UserError: a null function pointer, an empty std::function or an empty Compiled.
 [[noreturn]] TANDEM_API void throw_empty_function(const char* kind);
 
+/// What the handle only refers to. `T` as its owner passed it: a reference, or a value that dies.
+template <class T>
+constexpr bool lives_on() {
+  using Plain = std::remove_cvref_t<T>;
+  static_assert(!kIsModule<Plain> || std::is_lvalue_reference_v<T>,
+                "tandem: a module that is named by reference must outlive the compiled function, "
+                "and this one is a temporary or a copy. Remedy: give it a name (in a tuple: "
+                "std::tie), or name its holder or shared_ptr, which the handle keeps");
+  return true;
+}
+
 template <ModulePointer M>
 std::shared_ptr<impl_of<M>> module_pointer(const M& module, size_t index = 0, size_t count = 1) {
-  std::shared_ptr<impl_of<M>> pointer;
+  using Impl = impl_of<M>;
+  std::shared_ptr<Impl> pointer;
   if constexpr (std::is_base_of_v<torch::detail::ModuleHolderIndicator, M>) {
     if (!module.is_empty())
       pointer = module.ptr();  // ptr() of an empty holder throws torch's own error
+  } else if constexpr (kIsModule<M>) {
+    pointer = {std::shared_ptr<void>(), const_cast<Impl*>(&module)};  // owns nothing
+  } else if constexpr (std::is_pointer_v<M>) {
+    pointer = {std::shared_ptr<void>(), const_cast<Impl*>(module)};
   } else {
     pointer = module;
   }
@@ -141,22 +187,46 @@ std::shared_ptr<impl_of<M>> module_pointer(const M& module, size_t index = 0, si
   return pointer;
 }
 
-/// Puts the modules of the call before those that the options name.
-template <class M>
-Options with_modules(const M& modules, Options options) {
-  std::vector<std::shared_ptr<torch::nn::Module>> all;
-  if constexpr (ModulePointer<M>) {
-    all.push_back(module_pointer(modules));
+template <class T>
+torch::optim::Optimizer* optimizer_pointer(const T& optimizer) {
+  if constexpr (std::is_base_of_v<torch::optim::Optimizer, T>) {
+    return const_cast<T*>(&optimizer);
   } else {
-    std::apply(
-        [&](const auto&... module) {
-          [[maybe_unused]] size_t index = 0;
-          (all.push_back(module_pointer(module, index++, sizeof...(module))), ...);
-        },
-        modules);
+    return const_cast<std::remove_const_t<std::remove_reference_t<decltype(*optimizer)>>*>(
+        &*optimizer);
+  }
+}
+
+/// Puts the modules and optimizers of the call before those that the options name.
+template <class M>
+Options with_modules(M&& modules, Options options) {
+  std::vector<std::shared_ptr<torch::nn::Module>> all;
+  std::vector<torch::optim::Optimizer*> optimizers;
+  const auto add = [&]<class T>(const T& one, size_t index, size_t count) {
+    if constexpr (ModulePointer<T>) {
+      all.push_back(module_pointer(one, index, count));
+    } else {
+      optimizers.push_back(optimizer_pointer(one));
+    }
+  };
+  if constexpr (ModulePointer<M>) {
+    static_assert(lives_on<M>());
+    add(modules, 0, 1);
+  } else {
+    [&]<class... T>(const std::tuple<T...>& several) {
+      static_assert((lives_on<T>() && ...));
+      std::apply(
+          [&](const auto&... one) {
+            [[maybe_unused]] size_t index = 0;
+            (add(one, index++, sizeof...(one)), ...);
+          },
+          several);
+    }(modules);
   }
   all.insert(all.end(), options.modules.begin(), options.modules.end());
   options.modules = std::move(all);
+  optimizers.insert(optimizers.end(), options.optimizers.begin(), options.optimizers.end());
+  options.optimizers = std::move(optimizers);
   return options;
 }
 
@@ -254,9 +324,9 @@ auto forward_of(std::shared_ptr<Impl> impl) {
 }
 
 template <class S, class M>
-compiled_of<S> compile_module(const M& net, Options options) {
+compiled_of<S> compile_module(M&& net, Options options) {
   return Typed<S>::compile(forward_of<typename Typed<S>::Result>(module_pointer(net)),
-                           with_modules(net, std::move(options)));
+                           with_modules(std::forward<M>(net), std::move(options)));
 }
 
 }  // namespace detail
@@ -272,20 +342,22 @@ auto compile(F&& fn, Options options = {}) -> detail::compiled_of<detail::signat
   return detail::Typed<detail::signature_of<F>>::compile(std::forward<F>(fn), std::move(options));
 }
 
-/// Compiles `net->forward`.
+/// Compiles `net->forward`. Of a holder or a shared_ptr the handle owns the module; a module on the
+/// stack or behind a pointer must outlive it.
 template <detail::ModulePointer M>
-auto compile(const M& net, Options options = {})
-    -> detail::compiled_of<detail::forward_signature<M>> {
-  return detail::compile_module<detail::forward_signature<M>>(net, std::move(options));
+auto compile(M&& net, Options options = {}) -> detail::compiled_of<detail::forward_signature<M>> {
+  return detail::compile_module<detail::forward_signature<M>>(std::forward<M>(net),
+                                                              std::move(options));
 }
 
-/// Compiles a function that uses a module, or several in a tuple: their parameters and buffers are
-/// known by name, and `train()`, `eval()` are guarded.
+/// Compiles a function that uses a module, or several in a tuple (`std::tie(encoder, decoder)`):
+/// their parameters and buffers are known by name, and `train()`, `eval()` are guarded. Inside a
+/// module `*this` names it.
 template <detail::Modules M, detail::Callable F>
-auto compile(const M& modules, F&& fn, Options options = {})
+auto compile(M&& modules, F&& fn, Options options = {})
     -> detail::compiled_of<detail::signature_of<F>> {
   return detail::Typed<detail::signature_of<F>>::compile(
-      std::forward<F>(fn), detail::with_modules(modules, std::move(options)));
+      std::forward<F>(fn), detail::with_modules(std::forward<M>(modules), std::move(options)));
 }
 
 /// The same with the signature named, for generic lambdas: `compile<at::Tensor(at::Tensor,
@@ -305,14 +377,14 @@ auto compile(S* fn, Options options = {}) -> detail::compiled_of<S> {
 /// For an overloaded, templated or defaulted `forward`; C++ fills arguments that the signature
 /// leaves out.
 template <detail::FunctionType S, detail::ModulePointer M>
-auto compile(const M& net, Options options = {}) -> detail::compiled_of<S> {
-  return detail::compile_module<S>(net, std::move(options));
+auto compile(M&& net, Options options = {}) -> detail::compiled_of<S> {
+  return detail::compile_module<S>(std::forward<M>(net), std::move(options));
 }
 
 template <detail::FunctionType S, detail::Modules M, detail::Callable F>
-auto compile(const M& modules, F&& fn, Options options = {}) -> detail::compiled_of<S> {
-  return detail::Typed<S>::compile(std::forward<F>(fn),
-                                   detail::with_modules(modules, std::move(options)));
+auto compile(M&& modules, F&& fn, Options options = {}) -> detail::compiled_of<S> {
+  return detail::Typed<S>::compile(
+      std::forward<F>(fn), detail::with_modules(std::forward<M>(modules), std::move(options)));
 }
 
 /// For bindings: the number of tensors is known at run time only.

@@ -9,6 +9,7 @@
 #include "pipeline/backward_compiler.h"
 #include "pipeline/lower.h"
 #include "pipeline/settings/options.h"
+#include "runtime/backward/generator_states.h"
 #include "runtime/bind.h"
 #include "runtime/with_fallback.h"
 #include "signature/read_signature.h"
@@ -82,6 +83,21 @@ void refuse_own_generators(const ir::Graph& graph) {
   }
 }
 
+std::vector<runtime::CallRow> call_rows(const std::vector<tracing::UserCall>& calls) {
+  std::vector<runtime::CallRow> rows;
+  for (const tracing::UserCall& call : calls)
+    rows.push_back({call.op_name(), call.setting_texts()});
+  return rows;
+}
+
+/// Of the calls of a function without a named module, the first that tells of training mode.
+std::optional<tracing::UserCall> unnamed_training(const std::vector<tracing::UserCall>& calls,
+                                                  const Options& options) {
+  if (!options.modules.empty()) return std::nullopt;
+  const auto it = std::ranges::find_if(calls, &tracing::UserCall::trains);
+  return it == calls.end() ? std::nullopt : std::optional(*it);
+}
+
 Captured capture_in(std::optional<tracing::Trace>& trace, const Program& program,
                     const detail::Flat& arguments, const Options& options, StageLog& log) {
   const std::vector<std::string> names = program.tensor_names(arguments);
@@ -120,6 +136,7 @@ Captured capture_in(std::optional<tracing::Trace>& trace, const Program& program
   refuse_own_generators(captured.joint.graph);
   if (kVerifyEveryStep) ir::verify(captured.joint.graph, "joint");
   log.dump("joint", captured.joint.graph);
+  captured.recorded = ir::structural_hash(captured.joint.graph);
   return captured;
 }
 
@@ -199,8 +216,11 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
   const std::shared_ptr<Backend> backend =
       runtime::with_fallback(options.backend.resolve(), program->backend_fallbacks);
 
+  const runtime::GeneratorStates generators{ir::Graph()};
   Captured captured = capture(*program, arguments, options, log, &counts.lifted);
+  const bool moves_generators = generators.have_moved();
   counts = captured.counts;
+  counts.unnamed_training = unnamed_training(captured.run.calls, options);
   try {
     run_passes(captured.joint.graph, chosen_decompositions(options), options.rounding, log,
                captured.run.happened);
@@ -212,11 +232,17 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
                                         .split = std::move(split),
                                         .guards = guards.rows(),
                                         .result_constants = std::move(captured.result_constants),
-                                        .fingerprint = captured.run.fingerprint},
+                                        .fingerprint = captured.run.fingerprint,
+                                        .recorded = captured.recorded,
+                                        .calls = call_rows(captured.run.calls)},
                                        *backend, log);
     log.finish();
-    return runtime::bind(std::move(artifact), std::move(guards), std::move(captured.joint.lifted),
-                         make_backward_compiler(backend, program, options, thread));
+    return runtime::bind(std::move(artifact),
+                         {.guards = std::move(guards),
+                          .lifted = std::move(captured.joint.lifted),
+                          .compiler = make_backward_compiler(backend, program, options, thread),
+                          .verify_every = options.verify_every,
+                          .moves_generators = moves_generators});
   } catch (...) {
     counts.lifted = std::move(captured.joint.lifted);
     throw;

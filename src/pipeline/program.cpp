@@ -111,7 +111,7 @@ ProgramRun run_program(const Program& program, tracing::Trace& trace) {
                  "\n  cause:  host code depends on something that has changed since",
                  "\n  remedy: run the call and its backward in the same state of modules and "
                  "variables");
-  ProgramRun run{.fingerprint = found};
+  ProgramRun run{.calls = trace.recording().user_calls(), .fingerprint = found};
   for (size_t i = 0; i < program.derivations.size(); ++i) {
     exchange_states(program.derivations[i], states[i]);
     const auto effects = i == 0 ? signature::Effects::Kept : signature::Effects::Dropped;

@@ -57,6 +57,7 @@ struct Program {
 
 /// What one run of a program is known by afterwards.
 struct ProgramRun {
+  std::vector<tracing::UserCall> calls{};  // of the function itself, in order
   /// Tells one run of the function from another (fingerprint.h).
   uint64_t fingerprint = 0;
   /// Of a derived program: the last node of what calls before have done already.

@@ -41,6 +41,12 @@ struct Backward {
   Kernels kernels{};
 };
 
+/// An op that the function called, and what it was told beside tensors: `dropout`, `p=0.5`.
+struct CallRow {
+  std::string op;
+  std::vector<std::string> settings{};
+};
+
 /// An entry as data: all that runs it, except the tensors, modules and generators of the process.
 /// The plan and the versions to check follow from the signature and the graphs. lower makes it,
 /// bind() makes an entry of it, and it is what is stored.
@@ -55,6 +61,10 @@ struct Artifact {
   /// Which ops the run of the function called: gradients of gradients trace it again, and must meet
   /// the same ones.
   uint64_t fingerprint = 0;
+  /// What a check compares the function with: a hash of the joint graph as it was recorded, before
+  /// any pass, and for words about a difference the calls in their order.
+  uint64_t recorded = 0;
+  std::vector<CallRow> calls{};
   Kernels forward{};
   std::vector<Backward> backwards{};  // that of all tangents first; none in an inference entry
 };

@@ -63,14 +63,17 @@ constexpr auto fields(const Backward*) {
                     Field{"checks", &F::checks}, Field{"uses_up", &F::uses_up},
                     Field{"kernels", &F::kernels});
 }
+constexpr auto fields(const CallRow*) {
+  return std::tuple(Field{"op", &CallRow::op}, Field{"settings", &CallRow::settings});
+}
 constexpr auto fields(const Artifact*) {
   using F = Artifact;
-  return std::tuple(Field{"tandem", &F::tandem}, Field{"libtorch", &F::libtorch},
-                    Field{"backend", &F::backend}, Field{"allowed", &F::allowed},
-                    Field{"joint", &F::joint}, Field{"split", &F::split},
-                    Field{"guards", &F::guards}, Field{"result_constants", &F::result_constants},
-                    Field{"fingerprint", &F::fingerprint}, Field{"forward", &F::forward},
-                    Field{"backwards", &F::backwards});
+  return std::tuple(
+      Field{"tandem", &F::tandem}, Field{"libtorch", &F::libtorch}, Field{"backend", &F::backend},
+      Field{"allowed", &F::allowed}, Field{"joint", &F::joint}, Field{"split", &F::split},
+      Field{"guards", &F::guards}, Field{"result_constants", &F::result_constants},
+      Field{"fingerprint", &F::fingerprint}, Field{"recorded", &F::recorded},
+      Field{"calls", &F::calls}, Field{"forward", &F::forward}, Field{"backwards", &F::backwards});
 }
 
 namespace {

@@ -7,9 +7,10 @@
 #include "pipeline/reports/report.h"
 #include "pipeline/settings/environment.h"
 #include "pipeline/settings/options.h"
-#include "pipeline/verify_entry.h"
+#include "pipeline/verify/verify_entry.h"
 #include "runtime/backward/generator_states.h"
 #include "runtime/call/call.h"
+#include "runtime/guards/module_guard.h"
 #include "tandem/function.h"
 #include "tracing/trace.h"
 
@@ -44,16 +45,19 @@ class Function final : public detail::CompiledFunction,
     // Inside another trace the function is simply part of it.
     if (tracing::is_tracing()) return program_->function(arguments);
     const libtorch::ThreadState thread = libtorch::ThreadState::now();
-    EntryPtr entry = find(thread, arguments);
+    bool after_another = false;
+    EntryPtr entry = find(thread, arguments, &after_another);
     if (entry) {
       hits_.fetch_add(1, std::memory_order_relaxed);
-      if (options_.verify_every > 0) verify(*entry, arguments);
+      if (entry->checks().is_due(after_another) && !check(*entry, arguments))
+        return call_eagerly(arguments);
       // Never without verify_every: gradients of a call are asked for in a state of their own.
       if (options_.verify_every != 0 && entry->first_gradients().appeared())
         entry = look_again(entry, thread, arguments);
     } else {
       other_calls_.fetch_add(1, std::memory_order_relaxed);
       entry = compile(thread, arguments);
+      if (entry) entry->checks().count_first();
     }
     if (!entry) return call_eagerly(arguments);
     return entry->has_checks() ? call_with_checks(entry, arguments)
@@ -103,6 +107,7 @@ class Function final : public detail::CompiledFunction,
     stats.calls = stats.hits + other_calls_.load(std::memory_order_relaxed);
     stats.eager_calls = eager_calls_.load(std::memory_order_relaxed);
     stats.entries = static_cast<int64_t>(entries_.size());
+    stats.checks = checks_.load(std::memory_order_relaxed);
     stats.traces += program_->derived_traces->load(std::memory_order_relaxed);
     stats.backend_fallbacks = program_->backend_fallbacks->load(std::memory_order_relaxed);
     return stats;
@@ -125,6 +130,7 @@ class Function final : public detail::CompiledFunction,
       overflow_warned_ = false;
       unsupported_warned_ = false;
       check_warned_ = false;
+      mode_warned_ = false;
     }
     compiles_.forget();
   }
@@ -137,16 +143,18 @@ class Function final : public detail::CompiledFunction,
   }
 
  private:
-  /// What was hit last is most likely what comes next; then newest first.
-  EntryPtr find(const libtorch::ThreadState& thread, const detail::Flat& arguments) const {
+  /// What was hit last is most likely what comes next; then newest first. `after_another` says
+  /// whether it was another one.
+  EntryPtr find(const libtorch::ThreadState& thread, const detail::Flat& arguments,
+                bool* after_another = nullptr) const {
     // guard_on is the user's: it may call reset(), so no lock is held then.
-    if (options_.guard_on) return find_in(snapshot(), thread, arguments);
+    if (options_.guard_on) return find_in(snapshot(), thread, arguments, after_another);
     std::shared_lock lock(mutex_);
-    return find_in(entries_, thread, arguments);
+    return find_in(entries_, thread, arguments, after_another);
   }
 
   EntryPtr find_in(const std::vector<EntryPtr>& entries, const libtorch::ThreadState& thread,
-                   const detail::Flat& arguments) const {
+                   const detail::Flat& arguments, bool* after_another = nullptr) const {
     const size_t guess = last_hit_.load(std::memory_order_relaxed);
     if (guess < entries.size() && entries[guess]->guards().hold(thread, arguments)) {
       return entries[guess];
@@ -154,6 +162,7 @@ class Function final : public detail::CompiledFunction,
     for (size_t i = entries.size(); i-- > 0;) {
       if (i == guess || !entries[i]->guards().hold(thread, arguments)) continue;
       last_hit_.store(i, std::memory_order_relaxed);
+      if (after_another != nullptr) *after_another = true;
       return entries[i];
     }
     return nullptr;
@@ -257,13 +266,23 @@ class Function final : public detail::CompiledFunction,
     return lines;
   }
 
-  void verify(const runtime::EntryState& entry, const detail::Flat& arguments) {
-    // Counted per entry: if calls alternate between two entries, a count of all calls could leave
-    // one of them unseen. The call that compiled an entry was its first.
-    if ((entry.count_call() + 1) % options_.verify_every != 0) return;
+  /// Raises if the function is not any more what the entry was compiled for. False: it is now
+  /// something that cannot be compiled, and the call shall run eagerly.
+  bool check(const runtime::EntryState& entry, const detail::Flat& arguments) {
     const auto keep = shared_from_this();
-    count_trace();
-    verify_entry(entry, *program_, arguments, options_);
+    checks_.fetch_add(1, std::memory_order_relaxed);
+    try {
+      verify_entry(entry, *program_, arguments, options_);
+    } catch (const UnsupportedError&) {
+      entry.checks().failed();
+      fail(std::current_exception());
+      return false;
+    } catch (...) {
+      entry.checks().failed();
+      throw;
+    }
+    entry.checks().passed();
+    return true;
   }
 
   /// A closed-over leaf has its first gradient: now a trace sees if the function asks for it. Then
@@ -326,6 +345,7 @@ class Function final : public detail::CompiledFunction,
     try {
       EntryPtr entry = compile_entry(program_, arguments, options_, log, counts);
       keep(entry, reason, log, counts, generation);
+      if (counts.unnamed_training) warn_of_training(*counts.unnamed_training);
       return entry;
     } catch (const Error&) {
       if (log.ended_by_user()) throw;
@@ -360,6 +380,7 @@ class Function final : public detail::CompiledFunction,
       if (generation == generation_ &&
           static_cast<int64_t>(entries_.size()) < options_.max_entries) {
         entries_.push_back(entry);
+        last_hit_.store(entries_.size() - 1, std::memory_order_relaxed);
       }
       stats_ = std::move(next);
     }
@@ -392,6 +413,16 @@ class Function final : public detail::CompiledFunction,
     TANDEM_REQUIRE(!tracing::is_tracing(), "call", what,
                    "() of a compiled function is called inside a function that is being traced",
                    "\n  remedy: call it outside; there the arguments have no data");
+  }
+
+  void warn_of_training(const tracing::UserCall& call) {
+    if (mode_warned_.exchange(true)) return;
+    base::warn(base::str("a compiled function calls ", call.op_name(),
+                         " in training mode, and no module is named: a later eval() is not noticed "
+                         "at once",
+                         base::detail_line("at", ir::to_string(call.line)),
+                         "\n  remedy: name the module, compile(net, fn): then train() and eval() "
+                         "are guarded"));
   }
 
   EntryPtr fail(const std::exception_ptr& error) {
@@ -429,8 +460,8 @@ class Function final : public detail::CompiledFunction,
   uint64_t generation_ = 0;  // counts reset()
   int64_t next_number_ = 0;  // of a compile, for the names of dumps
   bool overflow_warned_ = false;
-  std::atomic<bool> unsupported_warned_{false}, check_warned_{false};
-  std::atomic<int64_t> hits_{0}, other_calls_{0}, eager_calls_{0};
+  std::atomic<bool> unsupported_warned_{false}, check_warned_{false}, mode_warned_{false};
+  std::atomic<int64_t> hits_{0}, other_calls_{0}, eager_calls_{0}, checks_{0};
   mutable std::atomic<size_t> last_hit_{0};  // a guess where to look first
 };
 
@@ -449,6 +480,7 @@ std::shared_ptr<CompiledFunction> CompiledFunction::create(FlatFunction function
   options = pipeline::apply_environment(std::move(options));
   pipeline::check_options(options);
   options.backend.resolve();  // an unknown name is an error here, not at the first call
+  for (auto& module : options.modules) module = runtime::hold_for_tandem(std::move(module));
   return std::make_shared<pipeline::Function>(
       std::make_shared<const pipeline::Program>(std::move(function)), std::move(options));
 }

@@ -52,8 +52,9 @@ Boxed lower(const Split& parts, std::shared_ptr<Backend> backend) {
   runtime::Artifact artifact = pipeline::lower(
       {.backend = std::string(backend->name()), .split = std::move(split), .guards = guards.rows()},
       *backend, log);
-  const auto entry = runtime::bind(std::move(artifact), guards, {},
-                                   pipeline::make_backward_compiler(std::move(backend)));
+  const auto entry = runtime::bind(
+      std::move(artifact),
+      {.guards = guards, .compiler = pipeline::make_backward_compiler(std::move(backend))});
   return [entry, arity](std::vector<at::Tensor> inputs) {
     TANDEM_REQUIRE(inputs.size() == arity, "call", "the lowered function takes ", arity,
                    " tensors (lifted ones first), got ", inputs.size(),

@@ -216,7 +216,7 @@ Guards::Inputs Guards::inputs_of(const detail::Flat& arguments) const {
 }
 
 bool Guards::is_stale() const {
-  if (effect_marks_ != ops::effect_marks()) return true;
+  if (effect_marks_ != ops::effect_marks() || modules_.is_stale()) return true;
   for (size_t i = 0; i < lifted_.size(); ++i) {
     if (owned_outside_[i] && !has_other_owner(lifted_[i])) return true;
   }

@@ -55,8 +55,8 @@ class Guards {
   std::optional<std::string> mismatch(const libtorch::ThreadState& thread,
                                       const detail::Flat& arguments) const;
   /// No call can ever be served again. Ops were marked as effectful since, or the program has let
-  /// go of a lifted tensor: its closure must refer to another one by now. Not every such case is
-  /// seen: graphs of earlier calls count as owners, too.
+  /// go of a lifted tensor or a named module: its closure must refer to another one by now. Not
+  /// every such case is seen: graphs of earlier calls count as owners, too.
   bool is_stale() const;
   /// In checking order.
   std::vector<std::string> texts() const;

@@ -93,11 +93,13 @@ void lift(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*
   const EntryFrame entry{__builtin_frame_address(0), __builtin_return_address(0)};
   const OpRows& rows = rows_of(op);
   BoxedCall call(op, *stack, recording);
-  if (!catches_up(call)) recording->note_call(op);
+  const bool by_user = !catches_up(call);
+  if (by_user) recording->note_call(op);
   pass(rows.at(Stop::FirstSight), call, [&](BoxedCall&) {
     const c10::impl::ExcludeDispatchKeyGuard once(c10::DispatchKeySet{libtorch::kLiftKey});
     const OpLine line(recording->lines(), entry, recording->phase());
     const KeepWriting writing(*recording);
+    if (by_user) recording->note_user_call(op, call.operands());
     try {
       pass(rows.at(Stop::Lifting), call, call_op);
     } catch (const UserError& error) {

@@ -44,6 +44,10 @@ void Recording::note_backward_node(ir::NodeId node) {
   backward_nodes_.push_back({node, running ? running : hooked_node_, by_hook});
 }
 
+void Recording::note_user_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> operands) {
+  if (phase_ == ir::Phase::Forward) user_calls_.emplace_back(op, operands, lines_.current());
+}
+
 void Recording::rewind(ir::NodeId last) {
   while (graph_.last_node() != last) graph_.erase(graph_.node(graph_.last_node()));
 }

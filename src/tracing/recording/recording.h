@@ -4,6 +4,7 @@
 #include "shapes/stable_hash.h"
 #include "tandem/ir/graph.h"
 #include "tracing/lines/source_lines.h"
+#include "tracing/recording/user_call.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -60,7 +61,14 @@ class Recording {
   void note_call(const c10::OperatorHandle& op);
   /// Of the calls since `forget_calls`.
   uint64_t calls_hash() const { return calls_.value(); }
-  void forget_calls() { calls_ = {}; }
+  void forget_calls() {
+    calls_ = {};
+    user_calls_.clear();
+  }
+
+  /// The same call, with what it is told: outside of the backward.
+  void note_user_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> operands);
+  const std::vector<UserCall>& user_calls() const { return user_calls_; }
 
   /// An op of the function is under way that writes a traced tensor.
   bool is_writing() const { return writing_; }
@@ -82,6 +90,7 @@ class Recording {
   ir::Phase phase_ = ir::Phase::Forward;
   bool writing_ = false;
   shapes::StableHash calls_;
+  std::vector<UserCall> user_calls_;
   bool multiplies_in_place_ = false;
   std::vector<BackwardNode> backward_nodes_;
   const torch::autograd::Node* hooked_node_ = nullptr;

@@ -34,8 +34,8 @@ std::string stable(const std::string& page) {
 }
 
 const char* const kAboutHostCode =
-    "  - what host code decides is decided once, when Tandem traces; verify_every = 1 finds out\n"
-    "    whether that is a mistake\n";
+    "  - what host code decides is decided once, when Tandem traces; it is checked at the 2nd,\n"
+    "    4th, 8th, ... call of an entry, with verify_every = 1 at each\n";
 
 TEST(Explain, FirstCallOfATrainingStep) {
   torch::nn::Linear net(4, 2);
