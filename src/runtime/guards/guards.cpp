@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <complex>
 #include <cstdint>
+#include <tuple>
 #include <unordered_map>
 
 namespace tandem::runtime {
@@ -25,6 +26,16 @@ int64_t first_same(const detail::Flat& arguments, size_t index) {
     }
   }
   return static_cast<int64_t>(index);
+}
+
+/// How many switches differ.
+size_t distance_of(const libtorch::ThreadState& a, const libtorch::ThreadState& b) {
+  size_t count = 0;
+  const auto compare = [&](const auto& one) { count += a.*one.member == b.*one.member ? 0 : 1; };
+  std::apply([&](const auto&... each) { (compare(each), ...); },
+             libtorch::fields(static_cast<const libtorch::ThreadState*>(nullptr)));
+  // Autocast is in one word with inference mode.
+  return count + (a.autocast() == b.autocast() ? 0 : 1);
 }
 
 std::string constant_difference(size_t index, const detail::Constant& now,
@@ -253,7 +264,7 @@ bool Guards::has_structure_of(const detail::Flat& arguments) const {
 size_t Guards::distance(const libtorch::ThreadState& thread, const detail::Flat& arguments) const {
   if (!has_structure_of(arguments)) return SIZE_MAX - 1;
   constexpr size_t kOne = 2;  // as much as one size of a tensor
-  size_t distance = (thread_ != thread ? kOne : 0) + (modules_.holds() ? 0 : kOne);
+  size_t distance = distance_of(thread_, thread) + (modules_.holds() ? 0 : kOne);
   for (size_t i = 0; i < constants_.size(); ++i)
     distance += base::same_bits(constants_[i], arguments.constants[i]) ? 0 : kOne;
   for (size_t i = 0; i < arguments_.size(); ++i)
