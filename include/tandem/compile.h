@@ -153,6 +153,14 @@ struct ForwardSignature<Impl> {
 template <ModulePointer M>
 using forward_signature = typename ForwardSignature<impl_of<M>>::type;
 
+/// Where the program calls `compile`: the compiler fills it in.
+struct CallSite {
+  const char* file = __builtin_FILE();
+  unsigned line = __builtin_LINE();
+};
+/// Options::name, if it is empty, becomes the class of the modules, or `file:line` of the call.
+TANDEM_API Options with_name(Options options, CallSite site);
+
 /// A UserError if a module is missing; `index` counts them.
 TANDEM_API void require_module(const torch::nn::Module* module, size_t index, size_t count);
 /// A UserError: a null function pointer, an empty std::function or an empty Compiled.
@@ -304,8 +312,9 @@ struct Typed<R(P...)> {
   }
 
   template <class F>
-  static Handle compile(F&& fn, Options options) {
-    return Handle(CompiledFunction::create(flat_function(std::forward<F>(fn)), std::move(options)));
+  static Handle compile(F&& fn, Options options, CallSite site) {
+    return Handle(CompiledFunction::create(flat_function(std::forward<F>(fn)),
+                                           with_name(std::move(options), site)));
   }
 };
 template <class S>
@@ -324,9 +333,9 @@ auto forward_of(std::shared_ptr<Impl> impl) {
 }
 
 template <class S, class M>
-compiled_of<S> compile_module(M&& net, Options options) {
+compiled_of<S> compile_module(M&& net, Options options, CallSite site) {
   return Typed<S>::compile(forward_of<typename Typed<S>::Result>(module_pointer(net)),
-                           with_modules(std::forward<M>(net), std::move(options)));
+                           with_modules(std::forward<M>(net), std::move(options)), site);
 }
 
 }  // namespace detail
@@ -338,60 +347,114 @@ compiled_of<S> compile_module(M&& net, Options options) {
 /// Compiled. Nothing runs until the first call. Tensors that it closes over are found; modules are
 /// better named.
 template <detail::Callable F>
-auto compile(F&& fn, Options options = {}) -> detail::compiled_of<detail::signature_of<F>> {
-  return detail::Typed<detail::signature_of<F>>::compile(std::forward<F>(fn), std::move(options));
+auto compile(F&& fn, Options options = {}, detail::CallSite site = {})
+    -> detail::compiled_of<detail::signature_of<F>> {
+  return detail::Typed<detail::signature_of<F>>::compile(std::forward<F>(fn), std::move(options),
+                                                         site);
 }
 
 /// Compiles `net->forward`. Of a holder or a shared_ptr the handle owns the module; a module on the
 /// stack or behind a pointer must outlive it.
 template <detail::ModulePointer M>
-auto compile(M&& net, Options options = {}) -> detail::compiled_of<detail::forward_signature<M>> {
+auto compile(M&& net, Options options = {}, detail::CallSite site = {})
+    -> detail::compiled_of<detail::forward_signature<M>> {
   return detail::compile_module<detail::forward_signature<M>>(std::forward<M>(net),
-                                                              std::move(options));
+                                                              std::move(options), site);
 }
 
 /// Compiles a function that uses a module, or several in a tuple (`std::tie(encoder, decoder)`):
 /// their parameters and buffers are known by name, and `train()`, `eval()` are guarded. Inside a
 /// module `*this` names it.
 template <detail::Modules M, detail::Callable F>
-auto compile(M&& modules, F&& fn, Options options = {})
+auto compile(M&& modules, F&& fn, Options options = {}, detail::CallSite site = {})
     -> detail::compiled_of<detail::signature_of<F>> {
   return detail::Typed<detail::signature_of<F>>::compile(
-      std::forward<F>(fn), detail::with_modules(std::forward<M>(modules), std::move(options)));
+      std::forward<F>(fn), detail::with_modules(std::forward<M>(modules), std::move(options)),
+      site);
 }
 
 /// The same with the signature named, for generic lambdas: `compile<at::Tensor(at::Tensor,
 /// int64_t)>(fn)`.
 template <detail::FunctionType S, detail::Callable F>
   requires(!detail::FunctionType<std::remove_reference_t<F>>)
-auto compile(F&& fn, Options options = {}) -> detail::compiled_of<S> {
-  return detail::Typed<S>::compile(std::forward<F>(fn), std::move(options));
+auto compile(F&& fn, Options options = {}, detail::CallSite site = {}) -> detail::compiled_of<S> {
+  return detail::Typed<S>::compile(std::forward<F>(fn), std::move(options), site);
 }
 
 /// Picks one function of an overload set.
 template <detail::FunctionType S>
-auto compile(S* fn, Options options = {}) -> detail::compiled_of<S> {
-  return detail::Typed<S>::compile(fn, std::move(options));
+auto compile(S* fn, Options options = {}, detail::CallSite site = {}) -> detail::compiled_of<S> {
+  return detail::Typed<S>::compile(fn, std::move(options), site);
 }
 
 /// For an overloaded, templated or defaulted `forward`; C++ fills arguments that the signature
 /// leaves out.
 template <detail::FunctionType S, detail::ModulePointer M>
-auto compile(M&& net, Options options = {}) -> detail::compiled_of<S> {
-  return detail::compile_module<S>(std::forward<M>(net), std::move(options));
+auto compile(M&& net, Options options = {}, detail::CallSite site = {})
+    -> detail::compiled_of<S> {
+  return detail::compile_module<S>(std::forward<M>(net), std::move(options), site);
 }
 
 template <detail::FunctionType S, detail::Modules M, detail::Callable F>
-auto compile(M&& modules, F&& fn, Options options = {}) -> detail::compiled_of<S> {
+auto compile(M&& modules, F&& fn, Options options = {}, detail::CallSite site = {})
+    -> detail::compiled_of<S> {
   return detail::Typed<S>::compile(
-      std::forward<F>(fn), detail::with_modules(std::forward<M>(modules), std::move(options)));
+      std::forward<F>(fn), detail::with_modules(std::forward<M>(modules), std::move(options)),
+      site);
 }
 
 /// For bindings: the number of tensors is known at run time only.
-inline Compiled<std::vector<at::Tensor>(std::vector<at::Tensor>)> compile_boxed(
-    Boxed fn, Options options = {}) {
-  return compile(std::move(fn), std::move(options));
-}
+TANDEM_API Compiled<std::vector<at::Tensor>(std::vector<at::Tensor>)> compile_boxed(
+    Boxed fn, Options options = {}, detail::CallSite site = {});
+
+// --- what cannot be compiled
+// ---------------------------------------------------------------------------------
+
+// A concept that asks whether something can be compiled gets the answer no. A program that compiles
+// it gets one sentence: clang++ prints that of the attribute, g++ the line of the declaration.
+#if defined(__clang__)
+#define TANDEM_DETAIL_REFUSED(text) __attribute__((unavailable(text)))
+#define TANDEM_DETAIL_DELETED
+#else
+#define TANDEM_DETAIL_REFUSED(text)
+#define TANDEM_DETAIL_DELETED = delete
+#endif
+
+namespace detail {
+template <class F>
+concept HasSignature = requires { typename signature_of<F>; };
+template <class M>
+concept HasForward = requires { typename forward_signature<M>; };
+/// Takes any argument, but with a worse conversion than a form of `compile` that fits.
+struct Anything {
+  template <class T>
+  Anything(T&&);  // NOLINT
+};
+/// Behaves like a handle, so that nothing but the refusal is an error.
+struct Refused {
+  at::Tensor operator()(const auto&...) const;
+};
+}  // namespace detail
+
+// clang-format off
+template <detail::Callable F>
+  requires(!detail::HasSignature<F>)
+TANDEM_DETAIL_REFUSED("tandem: the types of the parameters of this function are not known. Remedy: write them out, or name them: compile<at::Tensor(at::Tensor)>(fn); of std::bind and member functions make a lambda") detail::Refused compile(F&&, Options = {}) TANDEM_DETAIL_DELETED;
+template <detail::Modules M, detail::Callable F>
+  requires(!detail::HasSignature<F>)
+TANDEM_DETAIL_REFUSED("tandem: the types of the parameters of this function are not known. Remedy: write them out, or name them: compile<at::Tensor(at::Tensor)>(net, fn); of std::bind and member functions make a lambda") detail::Refused compile(M&&, F&&, Options = {}) TANDEM_DETAIL_DELETED;
+template <detail::ModulePointer M>
+  requires(!detail::HasForward<M>)
+TANDEM_DETAIL_REFUSED("tandem: forward() of this module is overloaded, a template or not there. Remedy: name its signature: compile<at::Tensor(at::Tensor)>(net)") detail::Refused compile(M&&, Options = {}) TANDEM_DETAIL_DELETED;
+template <class Signature = void>
+TANDEM_DETAIL_REFUSED("tandem: compile() cannot be called like this: an option is misspelt, out of order or of another type. Remedy: compare it with the fields of tandem::Options, which come last") detail::Refused compile(detail::Anything, ...) TANDEM_DETAIL_DELETED;
+template <class Signature = void>
+TANDEM_DETAIL_REFUSED("tandem: compile() cannot be called like this: an option is misspelt, out of order or of another type. Remedy: compare it with the fields of tandem::Options, which come last") detail::Refused compile(detail::Anything, detail::Anything, ...) TANDEM_DETAIL_DELETED;
+template <class Signature = void>
+TANDEM_DETAIL_REFUSED("tandem: compile() cannot tell which function is meant: the name of several functions, or of a template. Remedy: name the signature: compile<at::Tensor(at::Tensor)>(fn)") detail::Refused compile(...) TANDEM_DETAIL_DELETED;
+// clang-format on
+#undef TANDEM_DETAIL_REFUSED
+#undef TANDEM_DETAIL_DELETED
 
 // --- stage by stage
 // -----------------------------------------------------------------------------------------

@@ -352,6 +352,21 @@ TEST(TraceErrors, TensorThatOutlivesItsTrace) {
             "return them instead");
 }
 
+TEST(TraceErrors, PrintingATensorThatOutlivesItsTrace) {
+  T kept;
+  auto f = compile([&kept](const T& x) {
+    kept = x * 2;
+    return x + 1;
+  });
+  f(torch::ones({2}));
+  std::ostringstream out;
+  const std::string text = error_text<UserError>([&] { out << kept; });
+  EXPECT_NE(text.find("was given a tensor that belongs to a trace which is over"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("Caffe2"), std::string::npos) << text;
+}
+
 TEST(TraceErrors, SparseArgument) {
   EXPECT_EQ(error_text<UnsupportedError>(
                 [] { compile([](const T& x) { return x * 2; })(torch::eye(3).to_sparse()); }),

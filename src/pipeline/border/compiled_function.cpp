@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -92,7 +93,7 @@ class Function final : public detail::CompiledFunction,
   }
 
   std::string report() const override {
-    std::string text = describe_stats(stats());
+    std::string text = options_.name + "\n" + describe_stats(stats());
     std::shared_lock lock(mutex_);
     for (size_t i = 0; i < entries_.size(); ++i) {
       text += "\nentry " + std::to_string(i) + ": " + describe_entry(*entries_[i]);
@@ -178,7 +179,7 @@ class Function final : public detail::CompiledFunction,
     } catch (const ops::CheckFailed& failed) {
       before.restore();
       if (!check_warned_.exchange(true)) {
-        base::warn(base::str("a call of a compiled function runs eagerly: ", failed.what()));
+        base::warn(base::str("a call of ", options_.name, " runs eagerly: ", failed.what()));
       }
       return call_eagerly(arguments);
     }
@@ -192,14 +193,38 @@ class Function final : public detail::CompiledFunction,
   std::string miss_reason(const libtorch::ThreadState& thread,
                           const detail::Flat& arguments) const {
     const std::vector<EntryPtr> entries = snapshot();
+    return miss_reason(entries, nearest(entries, thread, arguments), thread, arguments);
+  }
+
+  static std::string miss_reason(const std::vector<EntryPtr>& entries, size_t nearest,
+                                 const libtorch::ThreadState& thread,
+                                 const detail::Flat& arguments) {
     if (entries.empty()) return "first call: no entry yet";
-    std::string reason;
+    const std::string text = entries[nearest]->guards().difference(thread, arguments);
+    return base::str("entry ", nearest, entries.size() > 1 ? " is nearest: " : ": ", text);
+  }
+
+  /// The entry that the fewest differences keep from serving the call; the newest of several.
+  static size_t nearest(const std::vector<EntryPtr>& entries, const libtorch::ThreadState& thread,
+                        const detail::Flat& arguments) {
+    size_t best = 0, least = SIZE_MAX;
     for (size_t i = entries.size(); i-- > 0;) {
-      if (auto text = entries[i]->guards().mismatch(thread, arguments)) {
-        reason += (reason.empty() ? "entry " : "; entry ") + std::to_string(i) + ": " + *text;
-      }
+      const size_t distance = entries[i]->guards().distance(thread, arguments);
+      if (distance >= least) continue;
+      best = i;
+      least = distance;
     }
-    return reason;
+    return best;
+  }
+
+  /// Whether calls that no entry serves run eagerly, and the program has been told.
+  bool is_full() const {
+    if (options_.on_overflow != OnOverflow::eager) return false;
+    if (base::log_level() >= base::LogLevel::Info) return false;  // a line for each miss
+    std::shared_lock lock(mutex_);
+    return overflow_warned_ && static_cast<int64_t>(entries_.size()) >= options_.max_entries &&
+           std::ranges::none_of(entries_,
+                                [](const EntryPtr& entry) { return entry->guards().is_stale(); });
   }
 
   detail::Flat call_eagerly(const detail::Flat& arguments) {
@@ -314,6 +339,8 @@ class Function final : public detail::CompiledFunction,
     const auto keep = shared_from_this();
     for (;;) {
       if (auto error = compiles_.failure(thread, arguments)) return fail(error);
+      // Every such call comes here: no guards of it are made, and no text about them.
+      if (is_full()) return nullptr;
       CompileRegistry::Ticket ticket =
           compiles_.begin(thread, arguments, guards_of(*program_, thread, arguments, options_));
       // The thread before us may have been quicker, whether we have waited for it or not.
@@ -326,14 +353,14 @@ class Function final : public detail::CompiledFunction,
   EntryPtr compile(const libtorch::ThreadState& thread, const detail::Flat& arguments,
                    CompileRegistry::Ticket& ticket) {
     const std::string reason = miss_reason(thread, arguments);
-    base::log(base::LogLevel::Info, "miss: " + reason);
+    base::log(base::LogLevel::Info, options_.name + ": miss: " + reason);
     drop_stale();
     int64_t number = 0;
     uint64_t generation = 0;
     {
       std::unique_lock lock(mutex_);
       if (static_cast<int64_t>(entries_.size()) >= options_.max_entries)
-        return overflow(reason, lock);
+        return overflow(thread, arguments, lock);
       ++stats_.traces;
       number = next_number_++;
       generation = generation_;
@@ -386,9 +413,10 @@ class Function final : public detail::CompiledFunction,
     }
     const Split& split = entry->split();
     base::log(base::LogLevel::Info,
-              base::str("compiled ", split.signature.training ? "a training" : "an inference",
-                        " entry in ", total * 1e3, " ms: ", split.forward.node_count(),
-                        " forward and ", split.backward.node_count(), " backward nodes"));
+              base::str(options_.name, ": compiled ",
+                        split.signature.training ? "a training" : "an inference", " entry in ",
+                        total * 1e3, " ms: ", split.forward.node_count(), " forward and ",
+                        split.backward.node_count(), " backward nodes"));
   }
 
   /// Entries that can serve no call any more: they would only keep memory, and a place.
@@ -431,22 +459,27 @@ class Function final : public detail::CompiledFunction,
     } catch (const UnsupportedError& unsupported) {
       if (options_.on_unsupported == OnUnsupported::error) throw;
       if (!unsupported_warned_.exchange(true)) {
-        base::warn(base::str("a compiled function runs eagerly: ", unsupported.what()));
+        base::warn(base::str(options_.name, " runs eagerly: ", unsupported.what()));
       }
       return nullptr;
     }
   }
 
-  EntryPtr overflow(const std::string& reason, std::unique_lock<std::shared_mutex>& lock) {
-    const std::string text =
-        base::str("the function has ", entries_.size(), " entries, max_entries allows ",
-                  options_.max_entries, "; another would be needed because ", reason);
+  EntryPtr overflow(const libtorch::ThreadState& thread, const detail::Flat& arguments,
+                    std::unique_lock<std::shared_mutex>& lock) {
+    const std::vector<EntryPtr> entries = entries_;
     const bool first = !std::exchange(overflow_warned_, true);
     lock.unlock();
-    const std::string remedy =
-        "\n  remedy: raise Options::max_entries, or make the calls alike (pad to one size)";
+    if (!first && options_.on_overflow == OnOverflow::eager) return nullptr;
+    const size_t near = nearest(entries, thread, arguments);
+    const std::string text = base::str(
+        options_.name, " has ", entries.size(), entries.size() == 1 ? " entry" : " entries",
+        ", max_entries allows ", options_.max_entries, "; another would be needed because ",
+        miss_reason(entries, near, thread, arguments));
+    const std::string remedy = base::str("\n  remedy: raise Options::max_entries, or ",
+                                         entries[near]->guards().advice(thread, arguments));
     if (options_.on_overflow == OnOverflow::error) throw UserError("call", text + remedy);
-    if (first) base::warn("a compiled function runs eagerly: " + text + remedy);
+    base::warn("calls run eagerly: " + text + remedy);
     return nullptr;
   }
 
@@ -477,10 +510,9 @@ std::shared_ptr<detail::CompiledFunction> compile_gradients(std::shared_ptr<cons
 namespace tandem::detail {
 
 std::shared_ptr<CompiledFunction> CompiledFunction::create(FlatFunction function, Options options) {
-  options = pipeline::apply_environment(std::move(options));
-  pipeline::check_options(options);
-  options.backend.resolve();  // an unknown name is an error here, not at the first call
+  options = pipeline::effective_options(std::move(options));
   for (auto& module : options.modules) module = runtime::hold_for_tandem(std::move(module));
+  if (options.name.empty()) options.name = "a compiled function";
   return std::make_shared<pipeline::Function>(
       std::make_shared<const pipeline::Program>(std::move(function)), std::move(options));
 }

@@ -16,8 +16,7 @@ namespace tandem {
 namespace detail {
 
 Joint export_joint(const FlatFunction& function, const Flat& arguments, const Options& given) {
-  const Options options = pipeline::apply_environment(given);
-  pipeline::check_options(options);
+  const Options options = pipeline::effective_options(given);
   pipeline::StageLog log("export_joint", options.dump_dir);
   pipeline::Captured captured =
       pipeline::capture(pipeline::Program(function), arguments, options, log);

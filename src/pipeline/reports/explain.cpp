@@ -285,7 +285,7 @@ void describe_history(std::ostream& out, const Stats& stats) {
 std::string explain_page(const Explanation& explanation, const Options& options,
                          const Stats& stats) {
   std::ostringstream out;
-  out << "A call with these arguments\n" << explanation.forecast;
+  out << "A call of " << options.name << " with these arguments\n" << explanation.forecast;
   if (explanation.entry) {
     describe_compiled(out, explanation);
     describe_guards(out, *explanation.entry);

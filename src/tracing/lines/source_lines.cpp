@@ -1,5 +1,6 @@
 #include "tracing/lines/source_lines.h"
 
+#include "base/log.h"
 #include "tracing/lines/users_line.h"
 
 #include <ATen/SequenceNumber.h>
@@ -32,6 +33,12 @@ class CallSites final : public ir::LineSource {
     std::call_once(once_, [&] {
       line_ = users_line(*objects_, chain_);
       if (line_.file.empty() && otherwise_) line_ = otherwise_->find();
+      if (line_.line == 0 && !line_.file.empty()) {
+        base::warn_once(
+            "source lines",
+            "lines of the program are not known: it has no debug information. "
+            "Build it with -g1 and install libdw1; TANDEM_SOURCE_LINES=off goes without");
+      }
       found_.store(true, std::memory_order_release);
     });
     return line_;

@@ -285,6 +285,10 @@ TEST(CompileForms, TheSignatureTraitsAreFriendlyToOverloadResolution) {
   static_assert(!Compilable<decltype(generic)>);
   static_assert(!Compilable<int> && !Compilable<std::string> && !Compilable<Overloaded>);
   static_assert(!Compilable<std::shared_ptr<torch::nn::Module>>);
+  auto bound = std::bind(typed, T());
+  static_assert(!Compilable<decltype(bound)> && !Compilable<decltype(&NetImpl::forward)>);
+  static_assert(!Compilable<decltype(typed), int> && !Compilable<Net, decltype(typed), int>);
+  static_assert(!Compilable<> && !Compilable<decltype(typed), decltype(typed)>);
   static_assert(!Compilable<Options> && !Compilable<Net, decltype(generic)>);
 }
 
