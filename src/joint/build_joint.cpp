@@ -111,6 +111,10 @@ class Builder {
       task.wanted.push_back(target->edge);
       if (target->stop && target->stop->is_closed()) stops.push_back(target->edge);
     }
+    std::vector<torch::autograd::Edge> passed;
+    for (const tracing::StandIn& one : trace_.stand_ins()) {
+      if (one.history_only) passed.push_back(one.histories.front());
+    }
     std::vector<ir::ValueId> tangents_here;
     for (size_t i : tangents) tangents_here.push_back(tangent_values_[i]);
     GradientOrigins origins(trace_,
@@ -118,7 +122,8 @@ class Builder {
                              .parts = endpoints_.parts(),
                              .roots = task.roots,
                              .tangents = tangents_here,
-                             .stops = stops},
+                             .stops = stops,
+                             .passed = std::move(passed)},
                             users_formulas_);
     task.origins = &origins;
     FormulaWatch watch(trace_,
@@ -144,6 +149,7 @@ class Builder {
     const bool raises = std::ranges::any_of(gradients.raises,
                                             [](const std::string& text) { return !text.empty(); });
     std::vector<int64_t> positions;  // of the gradients
+    const size_t first_gradient = signature_.gradients.size();
     for (size_t i = 0; i < wanted.size(); ++i) {
       positions.push_back(add_gradient(*wanted[i], part, values[i], raises));
       if (!raises) continue;
@@ -154,6 +160,30 @@ class Builder {
       }
     }
     watch.finish(positions);
+    refuse_run_twice(origins.run_twice(), tangents, first_gradient);
+  }
+
+  /// Only a backward that gets there is refused, when it is run: the call has been made.
+  void refuse_run_twice(const GradientOrigins::RunTwice& twice, const std::vector<size_t>& tangents,
+                        size_t first_gradient) {
+    if (twice.node == nullptr) return;
+    for (size_t k = 0; k < tangents.size(); ++k) {
+      ir::TangentFacts& tangent = signature_.tangents[tangents[k]];
+      if (!twice.roots[k] || !tangent.raises.empty()) continue;
+      tangent.raises = base::str(
+          "joint: a gradient of a gradient leads to the formula of a custom function or hook (of ",
+          twice.node->name(),
+          ") twice, through a result or argument of the compiled function and past it, and the "
+          "formula is not certainly linear",
+          "\n  remedy: compute the gradients of gradients inside the compiled function, or call "
+          "the "
+          "custom function outside");
+      const size_t first_output = outputs_.size() - signature_.gradients.size();
+      for (size_t i = first_gradient; i < signature_.gradients.size(); ++i) {
+        if (outputs_[first_output + i].value != ir::kNoValue)
+          tangent.raises_in.push_back(static_cast<int64_t>(i));
+      }
+    }
   }
 
   /// Its position in the signature; -1: there is none.
@@ -163,12 +193,28 @@ class Builder {
         tensor.is_input() ? &signature_.inputs[static_cast<size_t>(tensor.index)] : nullptr;
     const bool of_input = input && !input->history_only && target.of.number == 0 && part == 0;
     if (value == ir::kNoValue && !of_input && !raises) return -1;
+    if (value != ir::kNoValue && of_input) refuse_other_sizes(static_cast<size_t>(tensor.index));
     const auto inputs = static_cast<int64_t>(signature_.inputs.size());
     const int64_t index = of_input ? tensor.index : inputs + further_gradients_++;
     outputs_.push_back(
         {value, ir::Descriptor::grad(index, input ? input->role.name : std::string())});
     signature_.gradients.push_back({.of = target.of, .part = part});
     return std::ssize(signature_.gradients) - 1;
+  }
+
+  /// Which sizes the gradient of such a leaf has depends in eager on whether the function read it
+  /// before.
+  void refuse_other_sizes(size_t index) const {
+    const ir::InputFacts& facts = signature_.inputs[index];
+    if (!facts.is_leaf || !facts.type_after || facts.type_after->sizes == facts.type->sizes) return;
+    const tracing::StandIn& leaf = trace_.stand_ins()[order_[index]];
+    TANDEM_UNSUPPORTED(
+        "joint", trace_.name_of(leaf),
+        " is a leaf that gets other sizes in place, and a gradient flows to it",
+        base::detail_line("at", trace_.line_of(leaf.tensor)),
+        "\n  sizes:  ", at::IntArrayRef(facts.type->static_sizes()), ", then ",
+        at::IntArrayRef(facts.type_after->static_sizes()),
+        "\n  remedy: reshape it outside, or out of place (unsqueeze for unsqueeze_)");
   }
 
   void order_inputs() {

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "joint/gradients/backward_writes.h"
 #include "joint/gradients/endpoints.h"
+#include "joint/gradients/gradient_origins.h"
 #include "joint/gradients/gradients.h"
 #include "signature/storage_of.h"
 #include "tracing/recording/traced_tensor.h"
@@ -84,18 +85,6 @@ at::Tensor apart_from_written_inputs(const tracing::Trace& trace, const at::Tens
       return gradient.clone();
   }
   return gradient;
-}
-
-void drop_unreached(const tracing::Trace& trace, const std::vector<at::Tensor>& tangents,
-                    std::vector<at::Tensor>& gradients) {
-  std::vector<ir::ValueId> sources, values;
-  for (const at::Tensor& tangent : tangents) sources.push_back(tracing::current_value(tangent));
-  for (const at::Tensor& gradient : gradients)
-    values.push_back(gradient.defined() ? tracing::current_value(gradient) : ir::kNoValue);
-  drop_independent(trace.recording().graph(), sources, values);
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    if (values[i] == ir::kNoValue) gradients[i] = at::Tensor();
-  }
 }
 
 /// Whether eager raises on the way from a defined tangent to the target.
@@ -200,10 +189,29 @@ std::vector<at::Tensor> record_gradients(tracing::Trace& trace, const signature:
   for (const Target* target : wanted) task.wanted.push_back(target->edge);
   const size_t inputs_before = trace.stand_ins().size();
   const BackwardWrites writes(trace);
+  std::vector<torch::autograd::Edge> stops;
+  for (const Target* target : wanted) {
+    if (target->stop && target->stop->is_closed()) stops.push_back(target->edge);
+  }
+  std::vector<ir::ValueId> tangent_values;
+  for (const at::Tensor& tangent : task.tangents)
+    tangent_values.push_back(tracing::current_value(tangent));
+  GradientOrigins::Parts parts;
+  GradientOrigins origins(trace,
+                          {.part = part,
+                           .parts = endpoints.parts(),
+                           .roots = task.roots,
+                           .tangents = std::move(tangent_values),
+                           .stops = std::move(stops),
+                           .marks = false},
+                          parts);
+  task.origins = &origins;
   std::vector<at::Tensor> found = differentiate_with_history(trace.recording(), task);
   check_nothing_lifted(trace, inputs_before);
   writes.check();
-  if (endpoints.parts() > 1) drop_unreached(trace, task.tangents, found);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (!any(origins.of(wanted[i]->edge))) found[i] = at::Tensor();
+  }
 
   pass_histories(trace, endpoints, here, derivation);
   std::vector<at::Tensor> gradients;

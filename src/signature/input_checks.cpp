@@ -108,8 +108,16 @@ void check_expanded(const tracing::Trace& trace, const StandIn& stand_in,
   }
 }
 
-/// A write through one input must be seen through another that shares its memory. Stand-ins share
-/// it within a group; a tensor that a trace meets late for the second time is in none.
+/// Related, but in no group together. The write of a view that has its base to itself is recorded
+/// on the base, where others find it that are no view of it in the trace.
+bool stand_apart(const tracing::Trace& trace, const StandIn& written, const StandIn& other) {
+  if (ops::shares_memory(written.real, other.real)) return true;
+  return trace.inputs().are_related(written, other) && (written.group < 0 || other.group >= 0);
+}
+
+/// A write through one input must be seen through another that shares its memory, and in the
+/// history of another view of the same tensor. Stand-ins see to it within a group; a tensor that a
+/// trace meets late for the second time is in none.
 void check_overlap(const tracing::Trace& trace, const ir::Signature& signature,
                    const std::vector<size_t>& order) {
   for (size_t i = 0; i < order.size(); ++i) {
@@ -118,12 +126,15 @@ void check_overlap(const tracing::Trace& trace, const ir::Signature& signature,
     for (size_t j = 0; j < order.size(); ++j) {
       if (signature.inputs[j].duplicate_of >= 0) continue;  // the first of them says it all
       const StandIn& other = trace.stand_ins()[order[j]];
-      if (!ops::shares_memory(written.real, other.real)) continue;
-      if (signature.inputs[i].group >= 0 &&
-          signature.inputs[i].group == signature.inputs[j].group) {
+      if (i == j || (signature.inputs[i].group >= 0 &&
+                     signature.inputs[i].group == signature.inputs[j].group)) {
         continue;
       }
-      TANDEM_UNSUPPORTED("signature", trace.name_of(written), " is written and shares memory with ",
+      if (!stand_apart(trace, written, other)) continue;
+      TANDEM_UNSUPPORTED("signature", trace.name_of(written),
+                         ops::shares_memory(written.real, other.real)
+                             ? " is written and shares memory with "
+                             : " is written and is a view of the same tensor as ",
                          trace.name_of(other),
                          base::detail_line("at", trace.line_of(written.tensor)),
                          base::detail_line("cause", overlap_cause(trace, written, other)),

@@ -40,6 +40,7 @@ std::vector<Category> all_categories() {
       interplay(),
       leaf_views(),
       partial_backwards(),
+      parted_views(),
   };
 }
 

@@ -37,6 +37,7 @@ Category one_pass_programs();
 Category ordering_nodes();
 Category output_alias();
 Category partial_backwards();
+Category parted_views();
 Category partition_default();
 Category partition_min_cut();
 Category random_numbers();

@@ -123,6 +123,7 @@ std::string text_of(at::ArrayRef<T> list) {
 
 /// Of a dimension with one element the stride means nothing.
 std::string strides_that_matter(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return "none";
   std::vector<int64_t> strides = tensor.strides().vec();
   for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
     if (tensor.size(dim) == 1) strides[static_cast<size_t>(dim)] = 0;

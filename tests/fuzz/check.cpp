@@ -244,7 +244,9 @@ Settings settings_of(const ProgramSpec& spec, const Interpreter& interpreter) {
   // Kernels find out, after those before them.
   settings.kernels_raise = spec.patterns.contains(ProgramPattern::UnfitNumbers);
   settings.second_zeros_may_be_undefined =
-      any_op_in(spec, [](const Op& op) { return op.has(kLosesZeros) || replaces(op); });
+      spec.patterns.contains(ProgramPattern::Empties) || any_op_in(spec, [](const Op& op) {
+        return op.has(kLosesZeros) || op.has(kCustom) || replaces(op);
+      });
   settings.second_order = spec.second_order;
   settings.own_view_nodes = any_op_in(spec, [](const Op& op) { return op.has(kCustom); });
   settings.views_may_renew = settings.own_view_nodes;

@@ -153,7 +153,7 @@ std::vector<Op> pattern_ops() {
           at::cat({at::empty({0}, x.options().requires_grad(false)), x.narrow(i, 0, 0)}, i)),
        OP("empty.sum", floating_dim, kPlain, x.narrow(i, 0, 0).sum(i)),
        OP("empty.sum.all", floating_dim, kPlain, x.narrow(i, 0, 0).sum()),
-       OP("empty.prod", floating_dim, kOtherFormula, x.narrow(i, 0, 0).prod(i)),
+       OP("empty.prod", floating_dim, kOtherFormula | kLosesZeros, x.narrow(i, 0, 0).prod(i)),
        OP("empty.mean", floating_dim, kPlain, x.narrow(i, 0, 0).mean()),
        OP("empty.softmax", floating_dim, kPlain, x.narrow(i, 0, 0).softmax(i)),
        OP("empty.cumsum", floating_dim, kPlain, x.narrow(i, 0, 0).cumsum(i)),

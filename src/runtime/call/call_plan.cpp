@@ -99,12 +99,15 @@ class Planner {
       plan_.parts[part].tangents.push_back(i);
     }
     // As in eager, results are not connected with inputs to which no gradient flows. But where the
-    // backward raises, it must get as far as it does in eager.
-    const bool raises = std::ranges::any_of(
-        signature.tangents, [](const ir::TangentFacts& one) { return !one.raises.empty(); });
+    // backward raises on the way there, it must get as far as it does in eager.
+    const auto raises_in = [&](size_t gradient) {
+      return std::ranges::any_of(signature.tangents, [&](const ir::TangentFacts& one) {
+        return std::ranges::count(one.raises_in, static_cast<int64_t>(gradient)) > 0;
+      });
+    };
     for (size_t i = 0; i < signature.gradients.size(); ++i) {
       const ir::GradientFacts& gradient = signature.gradients[i];
-      if (!raises && split_.backward.outputs()[i].value == ir::kNoValue) continue;
+      if (split_.backward.outputs()[i].value == ir::kNoValue && !raises_in(i)) continue;
       plan_.parts[static_cast<size_t>(gradient.part)].edges.push_back(
           {target_of(gradient.of), static_cast<int64_t>(i)});
     }

@@ -532,6 +532,13 @@ constexpr Interception kRows[] = {
      .fits = is_in_place,
      .before = check_write,
      .why = "Kernels look at memory and raise where it overlaps; a traced tensor has none."},
+    {.name = "check a mask",
+     .stop = Stop::Lifting,
+     .ops = "aten::masked_fill_.Scalar aten::masked_fill_.Tensor aten::masked_scatter_",
+     .before = check_mask,
+     .why =
+         "If the mask does not fit, eager's error names the sizes of what is written first; that "
+         "of the out-of-place form names those of the mask."},
     {.name = "check what is filled",
      .stop = Stop::Lifting,
      .ops = "ops with an out argument and a Meta kernel",
@@ -615,6 +622,15 @@ constexpr Interception kRows[] = {
      .why = "Functionalization takes a written view back to its base by the inverse of each view "
             "op. The memory is written where it is; the value that stands for it may be laid out "
             "otherwise, and view would raise."},
+
+    {.name = "windows of what is written",
+     .stop = Stop::BeforeRecording,
+     .ops = "aten::unfold_backward",
+     .before = note_order_of_windows,
+     .after = restore_order_of_windows,
+     .why = "Functionalization takes a written unfold() back to its base by this op, whose result "
+            "is contiguous. The base keeps the order of its dimensions: draws follow it, and host "
+            "code decides by strides."},
 
     {.name = "note a product in place",
      .stop = Stop::BeforeRecording,

@@ -91,11 +91,24 @@ detail::Flat Inputs::add_arguments(const detail::Flat& arguments,
     seen.tensors.push_back(stand_ins_.back().tensor);
   }
   argument_count_ = stand_ins_.size();
-  for (const Replacement& one : replacements)
-    position_.emplace(one.closed_over.unsafeGetTensorImpl(), *find_argument(one.argument));
+  for (const Replacement& one : replacements) {
+    const size_t position = *find_argument(one.argument);
+    position_.emplace(one.closed_over.unsafeGetTensorImpl(), position);
+    replaced_.emplace(position, one.closed_over);
+  }
   for (const at::Tensor& real : options_.retrace.met_before) stand_in(real);
   for (StandIn& stand_in : stand_ins_) stand_in.closed_over = false;
   return seen;
+}
+
+/// Without grad mode no write gives anybody a history.
+RelatedViews Inputs::related_views() const {
+  if (!with_grad_) return RelatedViews::None;
+  return options_.retrace.group_all_views ? RelatedViews::OfAll : RelatedViews::OfTensorsWithGrad;
+}
+
+bool Inputs::are_related(const StandIn& a, const StandIn& b) const {
+  return tracing::are_related(a.real, b.real, related_views());
 }
 
 void Inputs::find_groups(const detail::Flat& arguments) {
@@ -108,7 +121,7 @@ void Inputs::find_groups(const detail::Flat& arguments) {
   };
   for (const at::Tensor& tensor : arguments.tensors) add(tensor);
   for (const at::Tensor& tensor : options_.retrace.met_before) add(tensor);
-  for (const std::vector<size_t>& component : related(tensors, options_.retrace.group_all_views)) {
+  for (const std::vector<size_t>& component : related(tensors, related_views())) {
     std::vector<at::Tensor> members;
     for (size_t i : component) members.push_back(tensors[i]);
     if (cannot_be_group(members).empty()) add_group(members);
@@ -364,6 +377,15 @@ std::optional<size_t> Inputs::find_argument(size_t n) const {
   return std::nullopt;
 }
 
+const at::Tensor* Inputs::held_by_function(size_t position) const {
+  if (const auto it = replaced_.find(position); it != replaced_.end()) return &it->second;
+  const StandIn& one = stand_ins_[position];
+  const ir::Descriptor& role = recording_.graph().input_role(one.input);
+  const bool is_further =
+      role.role == ir::Role::UserInput && static_cast<size_t>(role.index) >= options_.own_tensors;
+  return is_further ? nullptr : &one.real;
+}
+
 std::optional<Retrace> Inputs::retrace() const {
   Retrace retrace = options_.retrace;
   const size_t first_late = argument_count_ + retrace.met_before.size();
@@ -377,7 +399,7 @@ std::optional<Retrace> Inputs::retrace() const {
   const auto compare = [&](size_t i, size_t j) {
     const StandIn &a = stand_ins_[i], &b = stand_ins_[j];
     if (a.group >= 0 && a.group == b.group) return;
-    if (i >= first_late && ops::shares_memory(a.real, b.real)) {
+    if (i >= first_late && are_related(a, b)) {
       note(i, j);
       needed = needed || is_written(a) || is_written(b);
     }

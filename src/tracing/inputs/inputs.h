@@ -34,8 +34,8 @@ std::string value_name(const ir::Descriptor& role);
 
 /// What only a finished run can know of the inputs that it should have had.
 struct Retrace {
-  /// Closed-over tensors that share written memory with an input that had its stand-in already when
-  /// they were met.
+  /// Closed-over tensors that are related to an input which had its stand-in already when they were
+  /// met, where one of the two is written.
   std::vector<at::Tensor> met_before{};
   /// Inputs without grad that are views of one tensor got a history by a write to one of them.
   bool group_all_views = false;
@@ -109,6 +109,8 @@ class Inputs {
   /// so, else the name of a tensor whose gradient it has changed.
   std::optional<std::string> put_back_gradients();
 
+  /// Whether a write to one of two different inputs may concern the other.
+  bool are_related(const StandIn& a, const StandIn& b) const;
   /// Real tensors are as they were, but for version counters that the call shall move. False if a
   /// custom function has given one of them another history.
   bool leave();
@@ -126,6 +128,9 @@ class Inputs {
   /// Positions among the stand-ins: of a tensor that was met, of the n-th tensor of the arguments.
   std::optional<size_t> find(const at::Tensor& real) const;
   std::optional<size_t> find_argument(size_t n) const;
+  /// The tensor that the function itself has where the stand-in at this position stands: a
+  /// closed-over one that an argument replaces, or the real one. Null for what nobody shows it.
+  const at::Tensor* held_by_function(size_t position) const;
   /// Inputs that the function compared by value, as positions among the stand-ins.
   const std::vector<ir::EqualityFacts>& equalities() const { return equalities_; }
   /// What a trace that takes the place of this one must know from the start, if this one is worth
@@ -139,6 +144,7 @@ class Inputs {
   static bool has_borrowed(const StandIn& stand_in);
 
  private:
+  RelatedViews related_views() const;
   void find_groups(const detail::Flat& arguments);
   void add_group(std::span<const at::Tensor> members);
   size_t equal_members(const Group& group, const at::Tensor& real) const;
@@ -168,6 +174,7 @@ class Inputs {
   std::unordered_map<const void*, size_t> on_counter_;           // the first with a version counter
   std::unordered_map<const c10::TensorImpl*, size_t> position_;  // by real tensor
   std::unordered_map<const c10::TensorImpl*, size_t> stands_at_;  // by stand-in
+  std::unordered_map<size_t, at::Tensor> replaced_;               // closed-over, by position
   std::vector<ir::EqualityFacts> equalities_;
   HostMemory host_memory_;
   MirroredHistories histories_;

@@ -80,7 +80,11 @@ class Walk {
     for (; known_ < stand_ins_.size(); ++known_) {
       const StandIn& stand_in = stand_ins_[known_];
       if (!stand_in.requires_grad || stand_in.duplicate_of >= 0) continue;
-      const autograd::Edge real = noted_edge(stand_in.real);
+      // A closed-over tensor that the call has written leads to the call by now. An argument that
+      // is passed for that history is another input.
+      const at::Tensor* held = inputs_.held_by_function(known_);
+      if (held == nullptr) continue;
+      const autograd::Edge real = noted_edge(*held);
       ends_.emplace(real.function.get(), std::pair(real, &stand_in));
     }
     const auto [begin, end] = ends_.equal_range(edge.function.get());

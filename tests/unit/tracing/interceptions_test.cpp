@@ -237,6 +237,19 @@ void refuse_unknown_classes() {
   EXPECT_NE(text.find("one_hot without num_classes"), std::string::npos) << text;
 }
 
+void check_a_mask() {
+  for (const bool scattered : {false, true}) {
+    const std::string text = libtorch_error([&] {
+      recorded(torch::ones({2}), [&](const T& x) {
+        const T mask = torch::ones({2, 4}, at::kBool);
+        return scattered ? x.masked_scatter_(mask, x) : x.masked_fill_(mask, 0.5);
+      });
+    });
+    EXPECT_NE(text.find("tensor a (2) must match the size of tensor b (4)"), std::string::npos)
+        << text;
+  }
+}
+
 void check_what_is_filled() {
   const std::string text = libtorch_error([] {
     recorded(torch::ones({2}), [](const T& x) {
@@ -365,6 +378,17 @@ void a_view_of_what_is_written() {
   below.recording().set_writing(true);
   EXPECT_EQ(x.view({6}).size(0), 6);
   EXPECT_EQ(below.ops(), (Ops{"aten.clone", "aten.view"}));
+}
+
+void windows_of_what_is_written() {
+  run_trace({torch::ones({2, 3})}, [](const Tensors& in) {
+    const T turned = in[0].t(), windows = turned.unfold(0, 1, 1);
+    const std::vector<int64_t> order = windows.strides().vec();
+    windows.mul_(2);
+    EXPECT_EQ(windows.strides(), order);
+    EXPECT_EQ(turned.strides(), (std::vector<int64_t>{1, 3}));
+    return Tensors{};
+  });
 }
 
 // ---- recording ----
@@ -510,6 +534,7 @@ const std::map<std::string_view, void (*)()>& tests() {
       {"leave out an offset", leave_out_an_offset},
       {"follow writes of the user's op", follow_writes_of_the_users_op},
       {"check what is written", check_what_is_written},
+      {"check a mask", check_a_mask},
       {"check what is filled", check_what_is_filled},
       {"count writes to lists", count_writes_to_lists},
       {"note a write", note_a_write},
@@ -522,6 +547,7 @@ const std::map<std::string_view, void (*)()>& tests() {
       {"the user's op in its functional form", the_users_op_in_its_functional_form},
       {"decompose", decompose},
       {"a view of what is written", a_view_of_what_is_written},
+      {"windows of what is written", windows_of_what_is_written},
       {"note a product in place", note_a_product_in_place},
       {"round the number of a product in place", round_the_number_of_a_product_in_place},
       {"round the numbers of products in place", round_the_numbers_of_products_in_place},
