@@ -302,6 +302,37 @@ TEST(GradientErrors, OfAnArgument) {
   EXPECT_TRUE(compile([](const T& a) { return a * 2; })(x).equal(x * 2));
 }
 
+struct Doubled : torch::autograd::Function<Doubled> {
+  static T forward(torch::autograd::AutogradContext* context, T x) {
+    x.mul_(2);
+    context->mark_dirty({x});
+    return x;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list tangents) {
+    return {tangents[0] * 2};
+  }
+};
+
+// libtorch takes away the gradient of what a custom function has marked as dirty.
+TEST(GradientErrors, OfATensorThatIsMarkedAsDirty) {
+  auto f = compile([](const T& x) { return Doubled::apply(x) * 1; });
+  const T w = leaf({3});
+  T x = w * 1;
+  f(x).sum().backward();
+  EXPECT_TRUE(w.grad().equal(torch::full({3}, 2.0)));
+  T kept = w * 1;
+  kept.retain_grad();
+  kept.sum().backward();
+  const T gradient = kept.grad();
+  EXPECT_EQ(first_line(error_text<UnsupportedError>([&] {
+              f.reset();
+              f(kept);
+            })),
+            "trace: the compiled function uses .grad() of argument 0");
+  EXPECT_TRUE(kept.grad().is_same(gradient));
+}
+
 // A tensor that has never required grad has no slot to watch; it is put back.
 TEST(GradientErrors, AssignmentToATensorWithoutGrad) {
   const T w = torch::ones({3});

@@ -259,19 +259,24 @@ at::Tensor Inputs::stand_in(const at::Tensor& real) {
 /// its first op, on a tensor that nobody has met.
 void Inputs::refuse_optimizer() {
   if (!is_open_) return;
-  const std::string function = optimizer_function(recording_.lines().entry());
+  const std::string function = gradient_user(recording_.lines().entry()).optimizer;
   if (!function.empty()) refuse(gradient_refusal({}, function));
 }
 
 void Inputs::refuse_gradient(const c10::AutogradMetaInterface& metadata, const EntryFrame& entry) {
   const std::optional<at::Tensor> tensor = slots_.find(metadata);
   if (!tensor) return;
+  const GradientUser user = gradient_user(entry);
+  // What a custom function has marked as dirty has no gradient afterwards. Nothing to take away, no
+  // effect.
+  const at::Tensor* const real = real_of(*tensor);
+  if (user.marks_dirty && !libtorch::noted_gradient(real ? *real : *tensor).defined()) return;
   std::string line;
   {
     const OpLine here(recording_.lines(), entry, recording_.phase());
     line = ir::to_string(recording_.lines().current());
   }
-  refuse(gradient_refusal(name_of(*tensor), optimizer_function(entry), line));
+  refuse(gradient_refusal(name_of(*tensor), user.optimizer, line));
 }
 
 std::optional<std::string> Inputs::put_back_gradients() {

@@ -17,6 +17,7 @@ namespace {
 
 /// More frames than that lie between no op and an optimizer.
 constexpr size_t kMostFrames = 24;
+constexpr const char* kWrapOutputs = "torch::autograd::_wrap_outputs";
 
 /// `torch::optim::SGD::step(std::function<at::Tensor ()>)` without what is in brackets; empty if
 /// the symbol is none of those that are looked for.
@@ -24,7 +25,8 @@ std::string wanted_name(const char* symbol) {
   if (symbol == nullptr) return {};
   const std::string_view mangled(symbol);
   if (!mangled.starts_with("_ZN5torch5optim") &&
-      !mangled.starts_with("_ZN5torch2nn6Module9zero_gradE")) {
+      !mangled.starts_with("_ZN5torch2nn6Module9zero_gradE") &&
+      !mangled.starts_with("_ZN5torch8autograd13_wrap_outputsE")) {
     return {};
   }
   const std::unique_ptr<char, decltype(&std::free)> text(
@@ -69,11 +71,12 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* data) {
 
 }  // namespace
 
-std::string optimizer_function(const EntryFrame& entry) {
+GradientUser gradient_user(const EntryFrame& entry) {
   const std::shared_ptr<const LoadedObjects> objects = LoadedObjects::now();
   Search search{reinterpret_cast<uintptr_t>(entry.frame), *objects};
   _Unwind_Backtrace(&visit, &search);
-  return search.found;
+  if (search.found == kWrapOutputs) return {.marks_dirty = true};
+  return {.optimizer = std::move(search.found)};
 }
 
 }  // namespace tandem::tracing
