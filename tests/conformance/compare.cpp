@@ -292,6 +292,20 @@ bool raises_as_before(const Record& error, const Record& compiled, const Observa
          difference(*before, compiled, settings).empty();
 }
 
+/// For the engine, what the caller computes from a result of a call lies between it and every input
+/// of the call. Where the result does not lead to the input that is asked for, it runs in vain.
+bool raises_on_a_way_of_ours(const Record& error, const Observation& eager) {
+  constexpr std::string_view kAlone = " alone";
+  const size_t alone = error.what.find(kAlone);
+  if (!is_modified(error) || alone == std::string::npos) return false;
+  const std::string of = error.what.substr(0, alone + kAlone.size()) + " in ";
+  const bool later = error.what.ends_with(kWhen);
+  return std::ranges::any_of(eager.records, [&](const Record& record) {
+    return record.what.starts_with(of) && record.what.ends_with(kWhen) == later &&
+           record.text == "undefined";
+  });
+}
+
 /// A view that was renewed, as its base was written: in eager it no longer leads to an argument
 /// that is itself a view of that base. Here it does: the gradient in the argument is defined.
 bool has_renewed_views(const Observation& eager, const Observation& compiled) {
@@ -331,15 +345,18 @@ std::vector<std::string> differences(const Observation& eager, const Observation
   }
   if (!found.contains(kBackward) && raises_unseen(eager, unharmed)) unharmed.push_back(kBackward);
   forget_what_it_reached(eager, compiled, found);
-  std::vector<std::string> in_vain;
+  std::vector<std::string> in_vain, on_a_way_of_ours;
   for (const Record& record : compiled.records) {
     if (find(eager, record.what) != nullptr) continue;  // both raise
     const bool of_all = !in_vain.empty() && record.what.starts_with("gradient of all") &&
                         record.text.find(kModified) != std::string::npos;
     if (of_all || finds_write_of_source(record, compiled, settings)) {
       in_vain.push_back(record.what);
+    } else if (raises_on_a_way_of_ours(record, eager)) {
+      on_a_way_of_ours.push_back(record.what);
     }
   }
+  in_vain.insert(in_vain.end(), on_a_way_of_ours.begin(), on_a_way_of_ours.end());
   for (const std::string& what : in_vain) found.erase(what);
   const bool renewed = has_renewed_views(eager, compiled);
   const std::vector<std::string> views = gradients_that_are_views(eager, compiled, settings);
