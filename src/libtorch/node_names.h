@@ -39,4 +39,12 @@ inline bool is_det_formula(const torch::autograd::Node& node) {
   return node.name() == "LinalgDetBackward0";
 }
 
+/// libtorch's own formula for the derivative of the largest, smallest or middle element of a
+/// tensor, which gives each element that is equal to it its share.
+inline bool is_formula_of_shares(const torch::autograd::Node& node) {
+  const std::string name = node.name();
+  return name == "MaxBackward1" || name == "MinBackward1" || name == "MedianBackward0" ||
+         name == "NanmedianBackward0";
+}
+
 }  // namespace tandem::libtorch

@@ -41,6 +41,7 @@ std::vector<Category> all_categories() {
       leaf_views(),
       partial_backwards(),
       parted_views(),
+      written_aliases(),
   };
 }
 

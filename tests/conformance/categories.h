@@ -44,5 +44,6 @@ Category random_numbers();
 Category synthetic_base();
 Category tangents();
 Category tracing_front_end();
+Category written_aliases();
 
 }  // namespace tandem::conformance

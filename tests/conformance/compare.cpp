@@ -157,6 +157,7 @@ std::string difference(const Record& eager, const Record& compiled, const Settin
       }
       if (settings.second_zeros_may_be_undefined && is_of_second_order(eager)) {
         if (compiled.text == "undefined" && is_nearly_zero(eager.value, settings)) return "";
+        if (eager.text == "undefined" && is_zero(compiled.value)) return "";
       }
       // What depends on nothing but with derivative zero.
       const bool flat =

@@ -675,8 +675,12 @@ class Generator {
   const Op* draw_op() {
     if (!pattern_ops_.empty() && random_.percent(30)) {
       const Op* op = random_.one_of(pattern_ops_);
-      // A compiled function inside names no host state.
-      if (!in_inner_ || op->only_in != ProgramPattern::HostState) return op;
+      // A compiled function inside names no host state. Behind a result that gets no gradient back
+      // eager's engine goes on, on zeros, where a compiled call takes it for unused.
+      const bool is_out_of_place =
+          (in_inner_ && op->only_in == ProgramPattern::HostState) ||
+          (in_further_ && op->only_in == ProgramPattern::UndefinedTangents);
+      if (!is_out_of_place) return op;
     }
     int64_t total = 0;
     for (int64_t weight : weights_) total += weight;
@@ -958,6 +962,7 @@ class Generator {
       live.push_back(after[static_cast<size_t>(result)]);
     }
     may_raise_ = false;
+    in_further_ = true;
     weights_[Autograd] = 0;
     weights_[Draw] = 0;
     weights_[Write] += 2;
@@ -990,7 +995,7 @@ class Generator {
   std::set<const void*> expanded_{};  // storages of which expand() has made a view
   std::optional<int> raising_{};      // what would hold the result of the op that raises
   bool may_raise_ = false, raised_ = false, in_loop_ = false;
-  bool in_enable_grad_ = false, in_inner_ = false;
+  bool in_enable_grad_ = false, in_inner_ = false, in_further_ = false;
   bool used_custom_ = false;
   bool seen_gaps_ = false, seen_rounding_ = false;
 };

@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "ir/text/op_names.h"
 #include "libtorch/error_texts.h"
+#include "libtorch/node_names.h"
 #include "ops/op_row.h"
 #include "ops/op_table.h"
 #include "ops/own/bernoulli_like.h"
@@ -449,6 +450,15 @@ bool keep_zeros(BoxedCall& call) {
   return true;
 }
 
+bool fill_in_shares(BoxedCall& call) {
+  const auto formula = torch::autograd::get_current_node();
+  if (!formula || !libtorch::is_formula_of_shares(*formula)) return false;
+  const at::Tensor mask = call.operand(0).toTensor(), share = call.operand(1).toTensor();
+  if (mask.scalar_type() != at::kBool || share.dim() > 0) return false;
+  call.answer(share.new_zeros(mask.sizes()).masked_fill(mask, share));
+  return true;
+}
+
 bool draw_in_place(BoxedCall& call) {
   if (call.operand(0).toTensor().is_contiguous()) return false;
   record_call(call, ops::kBernoulliLike.handle());
@@ -649,6 +659,13 @@ constexpr Interception kRows[] = {
      .ops = "aten::_foreach_mul.Scalar aten::_foreach_mul.ScalarList",
      .instead = multiply_one_by_one,
      .why = "The same for each tensor of a list, in its own dtype."},
+    {.name = "shares of a gradient",
+     .stop = Stop::BeforeRecording,
+     .ops = "aten::mul.Tensor",
+     .instead = fill_in_shares,
+     .why =
+         "In a trace the derivative of max(), min() and median() multiplies its share by a mask; "
+         "eager fills it in. Nothing times an infinite share is no number."},
     {.name = "an index of nothing",
      .stop = Stop::BeforeRecording,
      .ops = "aten::index_add_ aten::index_reduce_",

@@ -144,6 +144,18 @@ std::any check_mask(BoxedCall& call) {
   return {};
 }
 
+/// A view that is resized leaves its base behind, which a trace would write with the new sizes.
+void refuse_resized_view(const at::Tensor& filled) {
+  if (!at::functionalization::impl::isFunctionalTensor(filled) ||
+      at::functionalization::impl::unsafeGetFunctionalWrapper(filled)->view_metas().empty()) {
+    return;
+  }
+  TANDEM_UNSUPPORTED("trace", "an op resizes what it fills, and a view or alias shows its memory",
+                     "\n  value:  ", tensor_text(filled),
+                     "\n  remedy: give it a tensor of the right sizes, or take the result that it "
+                     "returns without an out argument");
+}
+
 bool fills_out_on_meta(const c10::OperatorHandle& op) {
   const std::vector<c10::Argument>& arguments = op.schema().arguments();
   return !arguments.empty() && arguments.back().is_out() &&
@@ -165,7 +177,10 @@ std::any check_filled(BoxedCall& call) {
       on_meta.push_back(operand);
     }
   }
+  const at::Tensor filled = on_meta.back().toTensor();
+  const std::vector<int64_t> sizes = filled.sizes().vec();
   call.op.callBoxed(on_meta);
+  if (filled.sizes() != at::IntArrayRef(sizes)) refuse_resized_view(call.stack.back().toTensor());
   return {};
 }
 

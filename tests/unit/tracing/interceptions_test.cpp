@@ -456,6 +456,17 @@ void zeros_stay_zeros() {
   EXPECT_NE(as_traced(at::mul(x, 2.5))->value(), as_traced(x)->value());
 }
 
+void shares_of_a_gradient() {
+  for (const auto& [of, is_formula] : {std::pair{+[](const T& x) { return x.max(); }, true},
+                                       {+[](const T& x) { return (x > 0) * x.sum(); }, false}}) {
+    const Ops ops = recorded(leaf({3}), [&](const T& x) {
+      return torch::autograd::grad({of(x).sum()}, {x}, {}, true, /*create_graph=*/true)[0];
+    });
+    EXPECT_EQ(has(ops, "aten.masked_fill.Tensor"), is_formula);
+    EXPECT_EQ(has(ops, "aten.mul.Tensor"), !is_formula);
+  }
+}
+
 void note_a_product_in_place() {
   BelowFunctionalization below;
   const T shape = at::ones({2}, at::kMeta);
@@ -551,6 +562,7 @@ const std::map<std::string_view, void (*)()>& tests() {
       {"note a product in place", note_a_product_in_place},
       {"round the number of a product in place", round_the_number_of_a_product_in_place},
       {"round the numbers of products in place", round_the_numbers_of_products_in_place},
+      {"shares of a gradient", shares_of_a_gradient},
       {"an index of nothing", an_index_of_nothing},
       {"no part of the program", no_part_of_the_program},
       {"factories asked for shapes", factories_asked_for_shapes},
