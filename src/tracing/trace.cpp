@@ -106,6 +106,7 @@ void Trace::explain(const c10::Error& error) const {
       TANDEM_UNSUPPORTED(
           "trace", "resize_() makes a tensor grow while a view or alias shows its memory", where(),
           "\n  remedy:   take the view after resize_(), or of a copy (clone())");
+    case libtorch::ErrorMeaning::KernelRefuses:
     case libtorch::ErrorMeaning::InferenceView:
       throw;
   }

@@ -120,6 +120,9 @@ void KeptValues::give_memory() {
 }
 
 void KeptValues::save_primals(const EntryState& entry, std::span<const at::Tensor> inputs) {
+  for (size_t i : entry.primals().unread_leaves) {
+    if (stands_apart(inputs[i])) apart_.push_back(i);
+  }
   const auto version = [](const at::Tensor& tensor) {
     const c10::VariableVersion& counter = tensor.unsafeGetTensorImpl()->version_counter();
     return counter.enabled() ? counter.current_version() : 0;  // an inference tensor has none
@@ -337,7 +340,8 @@ Primals KeptValues::take_primals(const EntryState& entry, const Backward& backwa
   for (size_t i = 0; i < facts.size(); ++i) {
     if (plan.how[i] == PrimalPlan::How::Lifted) primals[i] = entry.lifted()[i];
     if (plan.how[i] == PrimalPlan::How::Unread && facts[i].duplicate_of < 0)
-      primals[i] = like_unread(facts[i], plan.counts_offsets ? facts[i].offset_after : 0);
+      primals[i] = like_unread(facts[i], plan.counts_offsets ? facts[i].offset_after : 0,
+                               std::ranges::count(apart_, i) > 0);
     if (plan.how[i] == PrimalPlan::How::Reshaped) primals[i] = *snapshot_->copy_of(i);
     if (plan.how[i] == PrimalPlan::How::Copied || plan.how[i] == PrimalPlan::How::InGroup) {
       if (!snapshot_ || !snapshot_->has_copies) throw_without_copy(entry, i);

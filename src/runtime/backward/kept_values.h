@@ -99,6 +99,7 @@ class KeptValues {
   c10::SmallVector<uint32_t, 8> lifted_versions_;  // the entry owns the tensors
   // Of those that are read through views of the forward.
   c10::SmallVector<FoundMemory, 2> argument_memory_;
+  std::vector<size_t> apart_;  // inputs that nobody reads and that stand apart
   FoundMemories lifted_memory_;
   const EntryState* entry_ = nullptr;  // whose pool lifted_memory_ goes back to: it outlives this
   c10::SmallVector<at::Tensor, 2> values_;

@@ -31,6 +31,8 @@ struct PrimalPlan {
   std::vector<SavedInput> saved;
   /// Inputs of kind Lifted whose version is not kept with the saved values.
   std::vector<size_t> watched;
+  /// Leaves of kind Unread. Whether they stand apart is kept, and nothing else.
+  std::vector<size_t> unread_leaves;
   /// Closed-over inputs that the call changes, read or not: a copy is passed in their place.
   std::vector<size_t> replaced;
   /// What the call draws from; none stands for the default generator of the CPU.
@@ -71,7 +73,11 @@ struct Primals {
 /// whenever that memory is written, as the tensor in whose place it is.
 at::Tensor with_history(const at::Tensor& data, const torch::autograd::Edge& history, bool is_view);
 
-/// A tensor like an input that nobody reads; where in its storage it starts.
-at::Tensor like_unread(const ir::InputFacts& facts, int64_t offset);
+/// A leaf that is a view of a tensor without grad: of that tensor is a view what is taken of it.
+bool stands_apart(const at::Tensor& tensor);
+
+/// A tensor like an input that nobody reads; where in its storage it starts; whether it
+/// stands_apart().
+at::Tensor like_unread(const ir::InputFacts& facts, int64_t offset, bool apart);
 
 }  // namespace tandem::runtime

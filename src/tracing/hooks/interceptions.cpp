@@ -19,10 +19,12 @@
 #include "tracing/recording/traced_tensor.h"
 #include "tracing/recording/tracing_state.h"
 
+#include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/InferSize.h>
 #include <ATen/TensorUtils.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/native/Resize.h>
 #include <ATen/ops/_assert_async.h>
 #include <ATen/ops/_is_any_true_ops.h>
 #include <ATen/ops/_native_batch_norm_legit.h>
@@ -140,6 +142,26 @@ std::any draw_in_order(BoxedCall& call) {
 std::any leave_out_offset(BoxedCall& call) {
   c10::IValue& offset = call.stack.back();
   if (offset.isInt() && offset.toInt() == call.operand(0).toTensor().storage_offset()) offset = {};
+  return {};
+}
+
+/// Where the memory came in with an input, it is known how far it reaches.
+std::any check_reach(BoxedCall& call) {
+  const at::Tensor& of = call.operand(0).toTensor();
+  const Inputs& inputs = call.recording->inputs();
+  // Values that a view is taken of again have no memory.
+  if (!at::functionalization::impl::isFunctionalTensor(of) || inputs.of_gradients()) return {};
+  for (const StandIn& stand_in : inputs.stand_ins()) {
+    if (!stand_in.tensor.has_storage() || !stand_in.tensor.storage().is_alias_of(of.storage()) ||
+        stand_in.tensor.storage().nbytes() != stand_in.storage_bytes) {
+      continue;
+    }
+    const c10::IValue& offset = call.operand(3);
+    at::native::checkInBoundsForStorage<int64_t>(
+        call.operand(1).toIntVector(), call.operand(2).toIntVector(),
+        offset.isInt() ? offset.toInt() : of.storage_offset(), of.dtype(), stand_in.real.storage());
+    break;
+  }
   return {};
 }
 
@@ -524,6 +546,12 @@ constexpr Interception kRows[] = {
      .fits = has_only_a_body,
      .instead = call_whole,
      .why = "libtorch would run the body, with its effects, while it is traced."},
+    {.name = "keep within the memory",
+     .stop = Stop::Lifting,
+     .ops = "aten::as_strided",
+     .before = check_reach,
+     .why = "Nothing below knows how much memory an input has, and a view that nobody reads is "
+            "taken by no kernel."},
     {.name = "leave out an offset",
      .stop = Stop::Lifting,
      .ops = "aten::as_strided",

@@ -37,6 +37,15 @@ bool same_counter(const at::Tensor& a, const at::Tensor& b) {
   return libtorch::same_counter(*a.unsafeGetTensorImpl(), *b.unsafeGetTensorImpl());
 }
 
+/// A view gets the counter of what autograd takes it for a view of. Where that is no base of a
+/// group, it is the stand-in's own.
+void set_counter(const StandIn& stand_in, const c10::VariableVersion& counter) {
+  stand_in.tensor.unsafeGetTensorImpl()->set_version_counter(counter);
+  if (!stand_in.apart && stand_in.is_leaf && stand_in.tensor.is_view() &&
+      !ops::root_of(stand_in.tensor).requires_grad())
+    stand_in.tensor._base().unsafeGetTensorImpl()->set_version_counter(counter);
+}
+
 bool same_geometry(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.strides() == b.strides() &&
          a.storage_offset() == b.storage_offset();
@@ -191,7 +200,7 @@ void Inputs::borrow_counter(StandIn& stand_in) {
   c10::TensorImpl& real = *stand_in.real.unsafeGetTensorImpl();
   if (!real.version_counter().enabled() || stand_in.tensor.is_inference()) return;
   borrowed_.push_back({real.version_counter(), version_of(stand_in.real)});
-  stand_in.tensor.unsafeGetTensorImpl()->set_version_counter(real.version_counter());
+  set_counter(stand_in, real.version_counter());
   stand_in.version = stand_in.history_version = version_of(stand_in.tensor);
 }
 
@@ -207,8 +216,7 @@ void Inputs::share_counter(StandIn& stand_in) {
   const StandIn& earlier = stand_ins_[first->second];
   stand_in.counter_of = static_cast<int64_t>(first->second);
   if (!same_counter(earlier.tensor, stand_in.tensor)) {
-    stand_in.tensor.unsafeGetTensorImpl()->set_version_counter(
-        earlier.tensor.unsafeGetTensorImpl()->version_counter());
+    set_counter(stand_in, earlier.tensor.unsafeGetTensorImpl()->version_counter());
     // Its history was made for what the counter says now: the real one may have moved before.
     auto* view = torch::autograd::impl::get_view_autograd_meta(stand_in.tensor);
     if (view != nullptr && view->has_bw_view()) view->set_attr_version(version_of(earlier.tensor));

@@ -93,6 +93,8 @@ class Inputs {
   [[noreturn]] void refuse(const std::string& text);
   /// The function may catch the error.
   void note_refusal(const UnsupportedError& error);
+  /// Whether a function of gradients is traced. It is passed copies of some arguments.
+  bool of_gradients() const { return argument_count_ > options_.own_tensors; }
   HostMemory& host_memory() { return host_memory_; }
   MirroredHistories& histories() { return histories_; }
 

@@ -127,7 +127,8 @@ std::vector<ir::Operand> operands_of(Recording& recording, const c10::OperatorHa
 void record_call(BoxedCall& call, const c10::OperatorHandle& op) {
   Recording& recording = *call.recording;
   const std::vector<ops::MetaResult>& results = recording.metadata().propagate(
-      op, {call.operands().data(), call.operands().size()}, meta_of_operand);
+      op, {call.operands().data(), call.operands().size()}, meta_of_operand,
+      /*must_run=*/recording.phase() == ir::Phase::Forward);
   if (returns_numbers(op) && !ops::info(op).must_happen()) {
     require_answered_by_metadata(op);
     call.drop();
