@@ -9,7 +9,7 @@ namespace demo {
 /// One line of a chart: a value per step.
 struct Curve {
   std::string name;
-  std::string colour;  // as SVG names it
+  std::string colour{};  // as SVG names it
   double width = 2;
   std::string dashes{};  // of the stroke; empty: solid
   std::vector<double> values{};

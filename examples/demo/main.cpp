@@ -21,9 +21,9 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <optional>
@@ -122,9 +122,10 @@ void train(const Settings& settings, const Shape& shape, const Corpus& corpus, M
 
 /// How many losses have the same bits.
 int64_t equal_losses(const Trainer& a, const Trainer& b) {
+  const auto bits = [](double loss) { return std::bit_cast<int64_t>(loss); };
   int64_t equal = 0;
   for (size_t i = 0; i < a.losses().size(); ++i)
-    equal += std::memcmp(&a.losses()[i], &b.losses()[i], sizeof(double)) == 0 ? 1 : 0;
+    equal += bits(a.losses()[i]) == bits(b.losses()[i]) ? 1 : 0;
   return equal;
 }
 
