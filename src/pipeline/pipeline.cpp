@@ -220,7 +220,8 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
   Captured captured = capture(*program, arguments, options, log, &counts.lifted);
   const bool moves_generators = generators.have_moved();
   counts = captured.counts;
-  counts.unnamed_training = unnamed_training(captured.run.calls, options);
+  if (!program->is_derived())
+    counts.unnamed_training = unnamed_training(captured.run.calls, options);
   try {
     run_passes(captured.joint.graph, chosen_decompositions(options), options.rounding, log,
                captured.run.happened);

@@ -2,6 +2,7 @@
 #include "fuzz/ledger.h"
 #include "fuzz/workers.h"
 #include "fuzz/write_program.h"
+#include "tandem/log.h"
 
 #include <CLI/CLI.hpp>
 
@@ -91,6 +92,10 @@ int run(const Arguments& arguments) {
 }  // namespace tandem::fuzz
 
 int main(int argc, char** argv) {
+  // Programs of the generator have no modules to name.
+  tandem::set_warning_sink([](const std::string& line) {
+    if (line.find("no module is named") == std::string::npos) std::cerr << line << "\n";
+  });
   tandem::fuzz::Arguments arguments;
   CLI::App app("Random programs, run eagerly and compiled, compared in whatever a caller can see");
   app.add_option("--seed-from", arguments.seed_from, "first seed");

@@ -69,7 +69,7 @@ UserCall::UserCall(const c10::OperatorHandle& called, c10::ArrayRef<c10::IValue>
     } else if (operand.isOptionalTensorList()) {
       const auto list = operand.toOptionalTensorList();
       settings.emplace_back(i, static_cast<int64_t>(list.size()));
-      for (const std::optional<at::Tensor>& tensor : list) {
+      for (const std::optional<at::Tensor> tensor : list) {
         if (tensor) note(i, *tensor);
       }
     } else if (!operand.isGenerator()) {  // whose owners are counted

@@ -195,6 +195,15 @@ TEST(UnnamedModules, TrainingIsWarnedOfOnce) {
                 "guarded");
 }
 
+TEST(UnnamedModules, GradientsOfGradientsDoNotWarnAgain) {
+  const Warnings warnings;
+  torch::nn::Dropout drop;
+  auto f = compile([&](const T& x) { return drop(x.sin()).sum(); });
+  T x = sample().set_requires_grad(true);
+  torch::autograd::grad({f(x)}, {x}, {}, true, true)[0].sum().backward();
+  EXPECT_EQ(warnings.all.size(), 1U);
+}
+
 TEST(UnnamedModules, WhereTheModeMakesNoDifferenceNobodyIsWarned) {
   const Warnings warnings;
   torch::nn::BatchNorm1d norm(2), plain(torch::nn::BatchNormOptions(2).track_running_stats(false));
