@@ -327,8 +327,8 @@ TEST_P(RefusedPrograms, RunEagerly) {
   const Warnings warnings;
   expect_twins_agree([&](Twin& twin) {
     const Refused::Program program = GetParam().make();
-    const Compiled<Tensor(Tensor)> compiled =
-        compile<Tensor(Tensor)>(program.function, Options{.on_unsupported = OnUnsupported::eager});
+    const Compiled<Tensor(Tensor)> compiled = compile<Tensor(Tensor)>(
+        program.function, Options{.on_unsupported = OnUnsupported::eager, .name = "it"});
     const bool autocast = at::autocast::is_autocast_enabled(at::kCPU);
     for (int i = 0; i < kSteps; ++i) {
       const Tensor x = program.argument();
@@ -340,7 +340,7 @@ TEST_P(RefusedPrograms, RunEagerly) {
     if (twin.is_compiled()) EXPECT_EQ(compiled.stats().eager_calls, kSteps);
   });
   ASSERT_EQ(warnings.lines.size(), 1U);
-  const std::string start = "tandem: warning: a compiled function runs eagerly: ";
+  const std::string start = "tandem: warning: it runs eagerly: ";
   EXPECT_EQ(warnings.lines[0].substr(0, start.size()), start);
   EXPECT_NE(warnings.lines[0].find(GetParam().words), std::string::npos) << warnings.lines[0];
 }

@@ -445,7 +445,7 @@ class Function final : public detail::CompiledFunction,
 
   void warn_of_training(const tracing::UserCall& call) {
     if (mode_warned_.exchange(true)) return;
-    base::warn(base::str("a compiled function calls ", call.op_name(),
+    base::warn(base::str(options_.name, " calls ", call.op_name(),
                          " in training mode, and no module is named: a later eval() is not noticed "
                          "at once",
                          base::detail_line("at", ir::to_string(call.line)),

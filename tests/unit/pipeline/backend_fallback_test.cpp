@@ -106,14 +106,14 @@ TEST(BackendFallback, ARefusalOfABackendIsNone) {
   EXPECT_EQ(error_text<UnsupportedError>([&] { f(x, x); }), "lower: nothing is done");
   EXPECT_TRUE(warnings.lines.empty());
   auto g = compile(product, Options{.backend = std::make_shared<ModestBackend>(),
-                                    .on_unsupported = OnUnsupported::eager});
+                                    .on_unsupported = OnUnsupported::eager,
+                                    .name = "product"});
   EXPECT_TRUE(g(x, x).equal(product(x, x)));
   EXPECT_TRUE(g(x, x).equal(product(x, x)));
   EXPECT_EQ(g.stats().eager_calls, 2);
   EXPECT_EQ(g.stats().backend_fallbacks, 0);
   ASSERT_EQ(warnings.lines.size(), 1U);
-  EXPECT_EQ(warnings.lines[0],
-            "tandem: warning: a compiled function runs eagerly: lower: nothing is done");
+  EXPECT_EQ(warnings.lines[0], "tandem: warning: product runs eagerly: lower: nothing is done");
 }
 
 // A defect that is none of the backend's is raised, whatever on_unsupported says.

@@ -183,13 +183,13 @@ TEST(UnnamedModules, TrainingIsWarnedOfOnce) {
   torch::nn::BatchNorm1d norm(2);
   torch::nn::Dropout drop;
   const std::string line = base::str(__FILE__, ":", __LINE__ + 1);
-  auto f = compile([&](const T& x) { return drop(norm(x)); });
+  auto f = compile([&](const T& x) { return drop(norm(x)); }, {.name = "step"});
   f(sample());
   f(torch::rand({4, 2}));
   ASSERT_EQ(warnings.all.size(), 1U);
   EXPECT_EQ(warnings.all[0],
-            "tandem: warning: a compiled function calls batch_norm in training mode, and no module "
-            "is named: a later eval() is not noticed at once\n  at:     " +
+            "tandem: warning: step calls batch_norm in training mode, and no module is named: a "
+            "later eval() is not noticed at once\n  at:     " +
                 line +
                 "\n  remedy: name the module, compile(net, fn): then train() and eval() are "
                 "guarded");
