@@ -5,6 +5,9 @@
 
 #include <ATen/autocast_mode.h>
 
+#include <functional>
+#include <string>
+
 namespace tandem::test {
 namespace {
 
@@ -403,6 +406,50 @@ TEST(BackwardWrites, InMemoryOfAnotherArgument) {
                       "memory with another input"),
             std::string::npos);
   EXPECT_TRUE(at::equal(all, torch::ones({3})));
+}
+
+/// What the call of a function with this hook is refused with; it must leave the tensor alone.
+std::string refusal_of(const std::function<void(const Tensor&)>& in_forward,
+                       const std::function<void(const Tensor&)>& in_hook) {
+  auto f = tandem::compile([&](const Tensor& x, const Tensor& state) {
+    in_forward(state);
+    const Tensor h = x.sin();
+    h.register_hook([state, in_hook](const Tensor&) { in_hook(state); });
+    return h * 2;
+  });
+  const Tensor x = leaf({3}), state = torch::ones({2, 3});
+  const std::string text = error_text<UnsupportedError>([&] { f(x, state); });
+  EXPECT_TRUE(at::equal(state, torch::ones({2, 3}))) << text;
+  return text.substr(0, text.find('\n'));
+}
+
+TEST(BackwardWrites, OfATensorThatIsReshaped) {
+  const std::string begin = "joint: the backward (a hook or custom function) writes argument 1, ";
+  EXPECT_EQ(refusal_of([](const Tensor& state) { state.t_(); },
+                       [](const Tensor& state) { state.add_(1); }),
+            begin + "whose sizes, strides or memory the forward changes");
+  EXPECT_EQ(refusal_of([](const Tensor&) {}, [](const Tensor& state) { state.add_(1).t_(); }),
+            begin + "and changes its sizes");
+  EXPECT_EQ(refusal_of([](const Tensor&) {}, [](const Tensor& state) { state.t_(); }),
+            begin + "and changes its sizes");
+}
+
+// Eager calls the hook of one part also where a backward brings it no gradient.
+TEST(BackwardWrites, InAHookThatMayGetNoGradient) {
+  auto f = tandem::compile([](const Tensor& x, const Tensor& count) {
+    const Tensors parts = x.exp().split(1);
+    parts[0].register_hook([count](const Tensor&) { count.add_(1); });
+    return std::pair{parts[0] * 2, parts[1].sin()};
+  });
+  const Tensor x = leaf({2}), count = torch::zeros({});
+  const std::string text = error_text<UnsupportedError>([&] { f(x, count); });
+  EXPECT_NE(text.find("joint: a hook on a result of "), std::string::npos) << text;
+  EXPECT_NE(
+      text.find("which sees whether its gradient is there, writes an input\n  remedy: write it "
+                "in a custom function, which gets zeros"),
+      std::string::npos)
+      << text;
+  EXPECT_EQ(count.item<float>(), 0);
 }
 
 TEST(BackwardWrites, FromAResultAndARewrittenArgument) {

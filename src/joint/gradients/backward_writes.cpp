@@ -31,8 +31,10 @@ at::FunctionalTensorWrapper& wrapper_of(const at::Tensor& tensor) {
 
 ir::ValueId value_behind(const at::Tensor& data) { return tracing::as_traced(data)->value(); }
 
-/// Neither a duplicate, whose first one has it all, nor in memory with others.
-bool is_alone(const tracing::StandIn& one) { return one.duplicate_of < 0 && one.group < 0; }
+/// Neither a duplicate, whose first one has it all, nor in memory with others, nor reshaped.
+bool is_alone(const tracing::StandIn& one) {
+  return one.duplicate_of < 0 && one.group < 0 && !wrapper_of(one.tensor).has_metadata_mutation();
+}
 
 }  // namespace
 
@@ -103,12 +105,13 @@ at::Tensor BackwardWrites::marked(size_t input, const at::Tensor& data, int64_t 
 void BackwardWrites::note(int64_t formula) {
   for (size_t i = 0; i < found_.size(); ++i) {
     const tracing::StandIn& one = trace_.stand_ins()[i];
-    if (wrapper_of(one.tensor).mutation_counter() == now_[i].writes) continue;
+    const bool reshaped = one.tensor.sizes() != found_[i].data.sizes();
+    if (wrapper_of(one.tensor).mutation_counter() == now_[i].writes && !reshaped) continue;
     functionalization::impl::sync(one.tensor);
     State after = state_of(i);
     Write& write = writes_.emplace_back();
     write = {.input = i, .formula = formula, .versions = after.version - now_[i].version};
-    if (is_alone(one) && one.tensor.sizes() == one.real.sizes()) {
+    if (is_alone(one) && !reshaped) {
       put(i, marked(i, after.data, formula, write.mark));
       after = state_of(i);
     }
