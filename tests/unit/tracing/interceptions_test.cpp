@@ -197,6 +197,17 @@ void keep_a_marked_op_whole() {
   EXPECT_EQ(notes, 0) << "an effect while it was traced";
 }
 
+void keep_within_the_memory() {
+  const auto strided = [](int64_t offset) {
+    return [offset](const T& x) { return x.as_strided({2}, {1}, offset); };
+  };
+  const T part = torch::ones({10}).narrow(0, 4, 3);
+  const std::string text = libtorch_error([&] { recorded(part, strided(9)); });
+  EXPECT_NE(text.find("are out of bounds for storage of size 40"), std::string::npos) << text;
+  // The memory goes on behind the argument.
+  EXPECT_EQ(recorded(part, strided(8)), Ops{"aten.as_strided"});
+}
+
 void leave_out_an_offset() {
   const auto trace = run_trace({torch::ones({10}).narrow(0, 4, 3)}, [](const Tensors& in) {
     return Tensors{in[0].as_strided({2}, {1}, 4), in[0].as_strided({2}, {1}, 5)};
@@ -542,6 +553,7 @@ const std::map<std::string_view, void (*)()>& tests() {
       {"lift", lift_what_is_closed_over},
       {"draw in order", draw_in_order},
       {"keep a marked op whole", keep_a_marked_op_whole},
+      {"keep within the memory", keep_within_the_memory},
       {"leave out an offset", leave_out_an_offset},
       {"follow writes of the user's op", follow_writes_of_the_users_op},
       {"check what is written", check_what_is_written},
