@@ -110,7 +110,15 @@ std::string difference(const Record& eager, const Record& compiled, const Settin
       }
       // Of two formulas without derivative, the other one.
       if (lacks_derivative(eager.text) && lacks_derivative(compiled.text)) return "";
-      // Of two reasons to raise, the other one: a formula whose gradient has the wrong size.
+      // Of two reasons to raise, the other one: a formula that does not exist, beside a write.
+      const auto modified = [](const Record& one) {
+        return one.text.find(kModified) != std::string::npos;
+      };
+      if ((lacks_derivative(eager.text) && modified(compiled)) ||
+          (lacks_derivative(compiled.text) && modified(eager))) {
+        return "";
+      }
+      // Or a formula whose gradient has the wrong size.
       if (eager.text.find(kModified) != std::string::npos &&
           compiled.text.find(" returned an invalid gradient at index ") != std::string::npos) {
         return "";
