@@ -238,12 +238,14 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
                                         .calls = call_rows(captured.run.calls)},
                                        *backend, log);
     log.finish();
+    runtime::ArgumentPlaces places(captured.joint.lifted, arguments.tensors);
     return runtime::bind(std::move(artifact),
                          {.guards = std::move(guards),
                           .lifted = std::move(captured.joint.lifted),
                           .compiler = make_backward_compiler(backend, program, options, thread),
                           .verify_every = options.verify_every,
-                          .moves_generators = moves_generators});
+                          .moves_generators = moves_generators,
+                          .places = std::move(places)});
   } catch (...) {
     counts.lifted = std::move(captured.joint.lifted);
     throw;

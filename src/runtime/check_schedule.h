@@ -44,6 +44,9 @@ class CheckSchedule {
     under_way_.store(false, std::memory_order_relaxed);
   }
 
+  /// A check that is due has not been made: it is due at the next call.
+  void put_off() { under_way_.store(false, std::memory_order_relaxed); }
+
   /// The next call is checked, too: a function that has changed is not run in silence.
   void failed() {
     next_.store(0, std::memory_order_relaxed);

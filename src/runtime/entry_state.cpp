@@ -17,6 +17,7 @@ EntryState::EntryState(Artifact artifact, Connections connections)
       has_checks_(ops::has_run_time_checks(artifact_.split.forward)),
       checks_(connections.verify_every),
       moves_generators_(connections.moves_generators),
+      places_(std::move(connections.places)),
       gradients_(signature().training ? connections.compiler : nullptr, guards_.were_loaded()) {
   if (!signature().training) return;
   backward_ = std::make_unique<BackwardKernels>(artifact_, std::move(connections.compiler));

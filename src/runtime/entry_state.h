@@ -11,6 +11,7 @@
 #include "runtime/check_schedule.h"
 #include "runtime/first_gradients.h"
 #include "runtime/guards/guards.h"
+#include "runtime/guards/memory_pattern.h"
 #include "runtime/peak_meter.h"
 #include "tandem/entry.h"
 #include "tandem/stages.h"
@@ -29,6 +30,7 @@ struct Connections {
   std::shared_ptr<BackwardCompiler> compiler{};  // null: no backward but those of the artifact
   int64_t verify_every = 0;                      // as in Options
   bool moves_generators = false;                 // host code of the function seeds or sets them
+  ArgumentPlaces places{};                       // of the call that compiled
 };
 
 /// One specialisation: graphs, kernels, plan and guards. Immutable once built, but for a counter
@@ -58,6 +60,10 @@ class EntryState {
   /// Counts the calls that the entry serves.
   CheckSchedule& checks() const { return checks_; }
   bool moves_generators() const { return moves_generators_; }
+  /// Whether a trace on these arguments must record what was compiled: no guard asks for it.
+  bool was_made_for(const detail::Flat& arguments) const {
+    return places_ == ArgumentPlaces(lifted_, arguments.tensors);
+  }
 
   FirstGradients& first_gradients() const { return first_gradients_; }
 
@@ -92,6 +98,7 @@ class EntryState {
   std::unique_ptr<BackwardKernels> backward_;  // null in an inference entry
   mutable CheckSchedule checks_;
   bool moves_generators_ = false;
+  ArgumentPlaces places_;
   mutable EdgePool edge_pool_;
   mutable Pool<FoundMemories> memory_pool_;
   mutable PeakMeter peak_meter_;

@@ -410,7 +410,7 @@ TEST(GradientsThatAppear, AreNotAccumulatedInSilence) {
         EXPECT_EQ(warnings.lines.size(), 1U);
         const Stats stats =
             expect_clears_gradients(clear, steps_without, OnUnsupported::eager, false);
-        EXPECT_EQ(stats.eager_calls, kSteps - 1 - steps_without);
+        EXPECT_EQ(stats.eager_calls, kSteps - 1) << "the second call checks itself";
         EXPECT_EQ(stats.entries, 0);
         EXPECT_EQ(warnings.lines.size(), 2U);
       }

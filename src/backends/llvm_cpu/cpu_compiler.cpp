@@ -7,6 +7,7 @@
 #include "backends/llvm_cpu/schedule.h"
 #include "backends/llvm_cpu/split_reduction.h"
 #include "base/error.h"
+#include "base/of_thread.h"
 #include "ir/text/attachments.h"
 #include "ir/text/records.h"
 
@@ -69,8 +70,8 @@ struct Stage {
     const LoadedKernel& loaded = unaligned && !is_aligned(buffers) ? *unaligned : *code;
     std::atomic<int32_t> failed{0};
     const auto part = [&](int64_t begin, int64_t end) {
-      static thread_local ThreadScratch scratch;
-      char* memory = scratch_bytes ? scratch.at_least(scratch_bytes) : nullptr;
+      char* memory =
+          scratch_bytes ? base::of_thread<ThreadScratch>().at_least(scratch_bytes) : nullptr;
       if (loaded.function()(buffers, begin, end, memory) != 0) failed.store(1);
     };
     // A range that one thread would take anyway is not worth asking the pool.
@@ -223,8 +224,7 @@ class CpuKernel final : public CompiledKernel {
  private:
   bool run_stages(std::span<void* const> buffers) const {
     if (stages_.size() == 1) return stages_[0].run(buffers.data());
-    static thread_local ThreadScratch between;
-    char* memory = between.at_least(between_bytes_);
+    char* memory = base::of_thread<ThreadScratch, class Between>().at_least(between_bytes_);
     std::vector<void*> all(buffers.begin(), buffers.end());
     for (int64_t bytes : partial_bytes_) {
       all.push_back(memory);

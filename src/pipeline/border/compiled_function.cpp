@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/log.h"
+#include "base/of_thread.h"
 #include "ops/own/check_not_equal.h"
 #include "pipeline/compile_registry.h"
 #include "pipeline/pipeline.h"
@@ -50,11 +51,10 @@ class Function final : public detail::CompiledFunction,
     EntryPtr entry = find(thread, arguments, &after_another);
     if (entry) {
       hits_.fetch_add(1, std::memory_order_relaxed);
-      if (entry->checks().is_due(after_another) && !check(*entry, arguments))
-        return call_eagerly(arguments);
+      const bool is_due = entry->checks().is_due(after_another);
       // Never without verify_every: gradients of a call are asked for in a state of their own.
-      if (options_.verify_every != 0 && entry->first_gradients().appeared())
-        entry = look_again(entry, thread, arguments);
+      const bool appeared = options_.verify_every != 0 && entry->first_gradients().appeared();
+      if (is_due || appeared) entry = check(entry, thread, arguments, appeared);
     } else {
       other_calls_.fetch_add(1, std::memory_order_relaxed);
       entry = compile(thread, arguments);
@@ -291,46 +291,41 @@ class Function final : public detail::CompiledFunction,
     return lines;
   }
 
-  /// Raises if the function is not any more what the entry was compiled for. False: it is now
-  /// something that cannot be compiled, and the call shall run eagerly.
-  bool check(const runtime::EntryState& entry, const detail::Flat& arguments) {
+  /// Raises if the function is no longer what the entry was compiled for. If it is something that
+  /// cannot be compiled, the entry goes, and null is returned if the call shall run eagerly.
+  /// `appeared`: a closed-over leaf has its first gradient, so now a trace sees if the function
+  /// asks for it.
+  EntryPtr check(const EntryPtr& entry, const libtorch::ThreadState& thread,
+                 const detail::Flat& arguments, bool appeared) {
+    // It stays due: a later call has arguments that can be compared.
+    if (base::thread_has_ended || !entry->was_made_for(arguments)) {
+      if (appeared) entry->first_gradients().wait_again();
+      entry->checks().put_off();
+      return entry;
+    }
     const auto keep = shared_from_this();
     checks_.fetch_add(1, std::memory_order_relaxed);
     try {
-      verify_entry(entry, *program_, arguments, options_);
-    } catch (const UnsupportedError&) {
-      entry.checks().failed();
-      fail(std::current_exception());
-      return false;
-    } catch (...) {
-      entry.checks().failed();
-      throw;
-    }
-    entry.checks().passed();
-    return true;
-  }
-
-  /// A closed-over leaf has its first gradient: now a trace sees if the function asks for it. Then
-  /// the entry has never been right, and null is returned if the call shall run eagerly.
-  EntryPtr look_again(const EntryPtr& entry, const libtorch::ThreadState& thread,
-                      const detail::Flat& arguments) {
-    const auto keep = shared_from_this();
-    try {
       verify_entry(*entry, *program_, arguments, options_);
-      return entry;
     } catch (const UnsupportedError&) {
-      {
-        std::unique_lock lock(mutex_);
-        stats_.evictions += static_cast<int64_t>(std::erase(entries_, entry));
-      }
+      entry->checks().failed();
+      drop(entry);
       CompileRegistry::Ticket ticket =
           compiles_.begin(thread, arguments, guards_of(*program_, thread, arguments, options_));
       if (ticket) ticket.fail(std::current_exception(), arguments, entry->lifted());
       return fail(std::current_exception());
     } catch (...) {
-      entry->first_gradients().wait_again();
+      if (appeared) entry->first_gradients().wait_again();
+      entry->checks().failed();
       throw;
     }
+    entry->checks().passed();
+    return entry;
+  }
+
+  void drop(const EntryPtr& entry) {
+    std::unique_lock lock(mutex_);
+    stats_.evictions += static_cast<int64_t>(std::erase(entries_, entry));
   }
 
   /// Null: the call shall run eagerly. Threads that need the same entry wait for the first of them.

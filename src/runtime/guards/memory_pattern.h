@@ -31,4 +31,18 @@ class MemoryPattern {
   std::vector<Pair> pairs_;
 };
 
+/// What a trace may record in another way for arguments that one entry serves all the same: how
+/// they lie in memory, which of them are views, and where these begin.
+class ArgumentPlaces {
+ public:
+  ArgumentPlaces() = default;
+  ArgumentPlaces(std::span<const at::Tensor> closed_over, std::span<const at::Tensor> arguments);
+
+  friend bool operator==(const ArgumentPlaces&, const ArgumentPlaces&) = default;
+
+ private:
+  MemoryPattern pattern_;
+  std::vector<int64_t> offsets_;  // by argument; -1: no view
+};
+
 }  // namespace tandem::runtime

@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/of_thread.h"
 #include "ir/text/op_names.h"
 #include "libtorch/error_texts.h"
 #include "libtorch/node_names.h"
@@ -792,7 +793,7 @@ const OpRows& rows_of(const c10::OperatorHandle& op) {
     c10::OperatorName op;  // a library may go, and another be loaded in its place
     OpRows rows;
   };
-  thread_local std::unordered_map<const c10::FunctionSchema*, Known> known;
+  auto& known = base::of_thread<std::unordered_map<const c10::FunctionSchema*, Known>>();
   const auto it = known.find(&op.schema());
   if (it != known.end() && it->second.op == op.operator_name()) return it->second.rows;
   return known.insert_or_assign(&op.schema(), Known{op.operator_name(), OpRows(op)})

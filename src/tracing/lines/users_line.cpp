@@ -9,11 +9,12 @@
 namespace tandem::tracing {
 namespace {
 
-/// Headers whose code is compiled into the user's program.
+/// What is compiled into the user's program: headers, and the frames of a trace if Tandem is linked
+/// statically.
 bool is_platform_header(std::string_view file) {
   for (const char* folder :
        {"/include/ATen/", "/include/c10/", "/include/torch/", "/include/caffe2/",
-        "/include/tandem/", "/include/c++/", "/torch/csrc/", "/aten/src/ATen/"}) {
+        "/include/tandem/", "/include/c++/", "/torch/csrc/", "/aten/src/ATen/", "/src/tracing/"}) {
     if (file.find(folder) != std::string_view::npos) return true;
   }
   return false;

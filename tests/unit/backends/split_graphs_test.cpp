@@ -61,7 +61,7 @@ class SplitGraphs : public ::testing::Test {
     const Split split = default_partition(
         Joint{.graph = ir::parse(kJoint), .signature = {}, .lifted = {}}, Options{});
     const ir::Graph backward =
-        partition::drop_tangents(split.backward, {dy.defined(), dz.defined()});
+        partition::drop_tangents(split.backward, {.defined = {dy.defined(), dz.defined()}});
     std::vector<Tensor> inputs = {w_, x_};
     std::vector<Tensor> outputs =
         tandem::backend("eager")->compile(split.forward, {.role = GraphRole::forward})->run(inputs);
