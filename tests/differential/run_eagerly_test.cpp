@@ -393,8 +393,8 @@ Stats expect_clears_gradients(const std::function<void(Net&)>& clear, int64_t st
   return stats;
 }
 
-// The first calls find no gradients: clearing them does nothing that could be seen. The first call
-// that finds some is refused, and it has done nothing.
+// The first call finds no gradients: clearing them does nothing that could be seen. The second one
+// checks itself, or finds some, and is refused; it has done nothing.
 TEST(GradientsThatAppear, AreNotAccumulatedInSilence) {
   for (const bool optimizers : {false, true}) {
     for (const bool to_none : {false, true}) {
