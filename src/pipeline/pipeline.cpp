@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "joint/build_joint.h"
+#include "partition/direct_reads.h"
 #include "partition/finish_split.h"
 #include "passes/decompose.h"
 #include "passes/drop_happened.h"
@@ -108,8 +109,11 @@ Captured capture_in(std::optional<tracing::Trace>& trace, const Program& program
       program.is_derived() ? signature::Effects::Dropped : signature::Effects::Kept;
   signature::Reading reading =
       log.time("signature", [&] { return signature::read_signature(*trace, effects); });
-  captured.joint = log.time(
-      "joint", [&] { return joint::build_joint(*trace, std::move(reading), "function.joint"); });
+  {
+    const joint::ExchangedData exchanged(*trace, program.derivations);
+    captured.joint = log.time(
+        "joint", [&] { return joint::build_joint(*trace, std::move(reading), "function.joint"); });
+  }
   captured.result_constants.assign(trace->results().constants.begin(),
                                    trace->results().constants.end());
   captured.counts.zero_fallbacks = trace->recording().metadata().counts().zeros;
@@ -200,17 +204,21 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
   Captured captured = capture(*program, arguments, options, log, &counts.lifted);
   counts = captured.counts;
   try {
+    const std::vector<partition::DirectReads> reads = partition::direct_reads(captured.joint);
     run_passes(captured.joint.graph, chosen_decompositions(options), options.rounding, log,
                captured.run.happened);
     Split split = cut(captured.joint, options, log);
     guards.add_trace(captured.joint, split.signature, arguments);
+    std::vector<partition::ReadAs> after_exchange =
+        partition::reads_after_exchange(reads, captured.joint, split);
     runtime::Artifact artifact = lower({.backend = std::string(backend->name()),
                                         .allowed = {options.rounding, options.random},
                                         .joint = std::move(captured.joint.graph),
                                         .split = std::move(split),
                                         .guards = guards.rows(),
                                         .result_constants = std::move(captured.result_constants),
-                                        .fingerprint = captured.run.fingerprint},
+                                        .fingerprint = captured.run.fingerprint,
+                                        .after_exchange = std::move(after_exchange)},
                                        *backend, log);
     log.finish();
     return runtime::bind(std::move(artifact), std::move(guards), std::move(captured.joint.lifted),

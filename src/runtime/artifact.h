@@ -2,6 +2,7 @@
 
 #include "ir/text/attachments.h"
 #include "libtorch/thread_state.h"
+#include "partition/direct_reads.h"
 #include "runtime/guards/guard_rows.h"
 #include "tandem/backend.h"
 #include "tandem/stages.h"
@@ -52,6 +53,9 @@ struct Artifact {
   /// Which ops the run of the function called: gradients of gradients trace it again, and must meet
   /// the same ones.
   uint64_t fingerprint = 0;
+  /// How the backward reads each input to which set_data() has given other data. None: nobody has
+  /// looked at the graph as it was recorded.
+  std::vector<partition::ReadAs> after_exchange{};
   Kernels forward{};
   std::vector<Backward> backwards{};  // that of all tangents first; none in an inference entry
 };

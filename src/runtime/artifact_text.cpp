@@ -38,6 +38,12 @@ constexpr auto fields(const Split*) {
                     Field{"recomputed", &F::recomputed});
 }
 
+namespace partition {
+constexpr std::array<std::string_view, 3> words(const ReadAs*) {
+  return {"found", "now", "several"};
+}
+}  // namespace partition
+
 }  // namespace tandem
 
 namespace tandem::runtime {
@@ -56,12 +62,12 @@ constexpr auto fields(const Backward*) {
 }
 constexpr auto fields(const Artifact*) {
   using F = Artifact;
-  return std::tuple(Field{"tandem", &F::tandem}, Field{"libtorch", &F::libtorch},
-                    Field{"backend", &F::backend}, Field{"allowed", &F::allowed},
-                    Field{"joint", &F::joint}, Field{"split", &F::split},
-                    Field{"guards", &F::guards}, Field{"result_constants", &F::result_constants},
-                    Field{"fingerprint", &F::fingerprint}, Field{"forward", &F::forward},
-                    Field{"backwards", &F::backwards});
+  return std::tuple(
+      Field{"tandem", &F::tandem}, Field{"libtorch", &F::libtorch}, Field{"backend", &F::backend},
+      Field{"allowed", &F::allowed}, Field{"joint", &F::joint}, Field{"split", &F::split},
+      Field{"guards", &F::guards}, Field{"result_constants", &F::result_constants},
+      Field{"fingerprint", &F::fingerprint}, Field{"after_exchange", &F::after_exchange},
+      Field{"forward", &F::forward}, Field{"backwards", &F::backwards});
 }
 
 namespace {
@@ -98,11 +104,10 @@ bool can_keep(const Split& split, int64_t index) {
   }
 }
 
+bool none_or(size_t found, size_t expected) { return found == 0 || found == expected; }
+
 /// The rows of guards that refer to others by position.
 bool rows_fit(const GuardRows& guards, const ir::Signature& signature) {
-  const auto none_or = [](size_t found, size_t expected) {
-    return found == 0 || found == expected;
-  };
   return all_in(guards.first_same, guards.arguments) &&
          all_in(guards.closed_over, guards.arguments) &&
          none_or(guards.lifted_offsets.size(), guards.lifted.size()) &&
@@ -135,6 +140,7 @@ void check(const Artifact& artifact) {
               guards.names.size() == guards.arguments.size() &&
               guards.first_same.size() == guards.arguments.size() &&
               guards.groups.size() == signature.groups.size() &&
+              none_or(artifact.after_exchange.size(), signature.inputs.size()) &&
               artifact.backwards.empty() != signature.training && rows_fit(guards, signature);
   for (size_t i = lifted; i < signature.inputs.size() && fits; ++i) {
     fits = is_in(signature.inputs[i].role.index, guards.arguments);

@@ -59,9 +59,9 @@ class CallNode : public torch::autograd::Node {
   bool is_wanted(std::span<const int64_t> gradients) const;
   bool wants_all() const;
   void drop_idle(torch::autograd::variable_list& tangents) const;
-  torch::autograd::variable_list apply_with_history(const std::vector<bool>& defined,
-                                                    const Backward& backward,
-                                                    torch::autograd::variable_list&& tangents);
+  torch::autograd::variable_list apply_traced(const std::vector<bool>& defined,
+                                              const Backward& backward,
+                                              torch::autograd::variable_list&& tangents);
 
   std::shared_ptr<const EntryState> entry_;
   size_t part_ = 0;
