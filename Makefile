@@ -10,11 +10,12 @@ JOBS ?= $(shell nproc)
 # Passed even if empty, so that leaving TORCH_DIR away goes back to .venv.
 CONFIGURE = cmake -DTORCH_DIR=$(TORCH_DIR) --preset
 
-.PHONY: help setup configure build test fuzz demo bench bench-partition bench-peers bench-quick bench-kernels format lint docs test-all clean
+.PHONY: help setup configure build test install fuzz demo bench bench-partition bench-peers bench-quick bench-kernels format lint docs test-all clean
 
 help:
 	@echo "make demo       build the release library and run the demonstration; results in demo-out/"
 	@echo "make test       build for development and run all tests"
+	@echo "make install PREFIX=  build the release library and the tool, and install them, headers and documentation in that folder"
 	@echo "make fuzz N=    N random programs against eager (100000), other ones for each commit; resumes, sums in fuzz.ledger, failures in fuzz-failures/; BACKEND=llvm: another backend, fuzz-llvm.ledger; SEED_FROM=: these seeds"
 	@echo "make bench      run the benchmarks, some ten minutes; JSON and a table in build/release/bench/"
 	@echo "make bench-quick  some of them in two minutes, for orientation; in build/release/bench-quick/"
@@ -39,6 +40,16 @@ build: configure
 test: build
 	@python3 scripts/check_layers.py
 	@ctest --preset dev -j $(JOBS)
+
+# The library and the tool alone: no tests, no benchmarks.
+PREFIX ?=
+install:
+	@test -n "$(PREFIX)" || { echo "make install: say where: make install PREFIX=<folder>" >&2; exit 1; }
+	@$(MAKE) --no-print-directory setup
+	@$(CONFIGURE) release >/dev/null
+	@cmake --build --preset release -t tandem tandem_cli
+	@cmake --install build/release --prefix "$(abspath $(PREFIX))" >/dev/null
+	@echo "installed in $(abspath $(PREFIX)): cmake -DCMAKE_PREFIX_PATH=$(abspath $(PREFIX)) finds the package, bin/tandem is the tool"
 
 # Programs that are done, and the sums over all runs, are in the ledger: remove it to begin again.
 N ?= 100000

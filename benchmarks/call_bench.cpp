@@ -2,7 +2,7 @@
 // run.
 //
 // The backend here returns tensors that lie ready, so that only the call is left: guards, autograd
-// node, handling of results. One more case runs a real addition.
+// node, handling of results. Further cases run a real addition.
 #include "rounds.h"
 #include "tandem/tandem.h"
 
@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <stdexcept>
+#include <string>
 
 namespace {
 
@@ -140,16 +141,17 @@ double measure_overhead(const Case& which, Report& report) {
   return rounds.median_a() / rounds.median_b();
 }
 
-void measure_addition(bool grad, Report& report) {
+void measure_addition(const std::string& backend, bool grad, Report& report) {
   const at::AutoGradMode grad_mode(grad);
   const at::Tensor leaf = torch::randn({kElements}, torch::requires_grad()),
                    y = torch::randn({kElements});
-  auto fn = tandem::compile([](const at::Tensor& a, const at::Tensor& b) { return a + b; });
+  auto fn = tandem::compile([](const at::Tensor& a, const at::Tensor& b) { return a + b; },
+                            {.backend = backend});
   const Rounds rounds = time_calls([&] { fn(leaf, y); }, [&] { at::add(leaf, y); }, [] {});
   require_compiled(fn.stats(), "one addition");
-  report_case(
-      {.name = grad ? "one addition, gradients" : "one addition, no gradients", .grad = grad},
-      rounds, report);
+  report_case({.name = "one addition, " + backend + (grad ? ", gradients" : ", no gradients"),
+               .grad = grad},
+              rounds, report);
 }
 
 }  // namespace
@@ -165,7 +167,9 @@ int main(int argc, char** argv) {
   const double each = (many - few) / static_cast<double>(kMany - kFew);
   fmt::print("{:<34} {:>38.4f}\n", "each further parameter", each);
   report.add("each further parameter", {{"ratio", each}});
-  measure_addition(true, report);
-  measure_addition(false, report);
+  for (const char* backend : {"eager", "llvm"}) {
+    measure_addition(backend, true, report);
+    measure_addition(backend, false, report);
+  }
   return report.write(argc, argv) ? 0 : 1;
 }

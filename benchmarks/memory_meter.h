@@ -8,7 +8,7 @@
 
 namespace bench {
 
-enum class Side : uint8_t { Neither, Eager, Tandem };
+enum class Side : uint8_t { Neither, Eager, Tandem, Fast };  // Fast: Tandem with free rounding
 
 /// Counts the bytes of tensors, by who allocated them.
 ///
@@ -40,7 +40,7 @@ class MemoryMeter final : public c10::Allocator {
 
   c10::Allocator* inner_;
   std::atomic<Side> active_ = Side::Neither;
-  std::array<Count, 3> counts_;
+  std::array<Count, 4> counts_;
 };
 
 }  // namespace bench

@@ -11,8 +11,14 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 
 namespace {
+
+// Graphs as they are recorded: no op is written as others.
+tandem::Options options_with(tandem::Partitioner partitioner = tandem::min_cut) {
+  return {.backend = "eager", .partitioner = std::move(partitioner)};
+}
 
 auto make_step(int64_t blocks) {
   torch::manual_seed(0);
@@ -24,7 +30,7 @@ auto make_step(int64_t blocks) {
 at::Tensor make_input() { return torch::randn({2, 16, 32}); }
 
 tandem::Joint capture(int64_t blocks) {
-  return tandem::export_joint(make_step(blocks), std::tuple{make_input()});
+  return tandem::export_joint(make_step(blocks), std::tuple{make_input()}, options_with());
 }
 
 void stages(benchmark::State& state, const tandem::Partitioner& partitioner) {
@@ -33,7 +39,7 @@ void stages(benchmark::State& state, const tandem::Partitioner& partitioner) {
   std::map<std::string, double> seconds;
   size_t nodes = 0;
   for (auto _ : state) {
-    auto compiled = tandem::compile<at::Tensor(at::Tensor)>(step, {.partitioner = partitioner});
+    auto compiled = tandem::compile<at::Tensor(at::Tensor)>(step, options_with(partitioner));
     compiled.prepare(x);
     for (const auto& [stage, time] : compiled.stats().seconds) seconds[stage] += time;
     nodes = compiled.entries()[0].joint().node_count();
@@ -64,7 +70,7 @@ void BM_Capture(benchmark::State& state) {
 
 void cut(benchmark::State& state, const tandem::Partitioner& partitioner) {
   const tandem::Joint joint = capture(state.range(0));
-  const tandem::Options options;
+  const tandem::Options options = options_with();
   tandem::Split parts;
   for (auto _ : state) parts = partitioner(joint, options);
   count(state, joint);

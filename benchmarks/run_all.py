@@ -30,7 +30,9 @@ def commands_of(options):
     commands = {
         "step": [tools / "step_bench", "--out", out / "step.json", *rounds, *(["--small"] if options.smoke else [])],
         "call": [tools / "call_bench", "--out", out / "call.json"],
+        "check": [tools / "check_bench", "--out", out / "check.json", *rounds, *(["--small"] if options.smoke else [])],
         "compiled_call": script("compiled_call", "compiled_call_bench", *rounds),
+        "overheads": [tools / "overhead_bench", "--out", out / "overheads.json"],
         "capture": script("capture", "capture_bench", *rounds, *blocks),
         "first_call": script("first_call", "first_call_bench", *models),
     }
@@ -57,6 +59,11 @@ def rows(data):
                    f"of eager's time; {case['memory_ratio']:.3f} of its peak memory")
         elif data["benchmark"] == "call":
             yield name, f"{case['ratio']:.4f}", interval(case) if "ratio_low" in case else "", "of an at::add"
+        elif data["benchmark"] == "check":
+            yield name, f"{case['ratio']:.4f}", interval(case, digits=4), "of the time without checks"
+        elif data["benchmark"] == "overheads":
+            meaning = "of eager's time" if "max_entries" in case["name"] else "of the time with Rounding::eager"
+            yield name, f"{case['ratio']:.2f}", interval(case), meaning
         elif data["benchmark"] == "compiled_call":
             yield name, f"{case['to_eager']['ratio']:.2f}", interval(case["to_eager"]), "of eager's time"
             if "to_rival" in case:
@@ -88,7 +95,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--peer", default="")
     parser.add_argument("--google", nargs="*", default=[], help="programs made with Google Benchmark")
-    parser.add_argument("--only", nargs="*", default=[], help="step, call, compiled_call, capture, first_call, ...")
+    parser.add_argument("--only", nargs="*", default=[], help="step, call, check, compiled_call, overheads, capture, ...")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()

@@ -1,6 +1,7 @@
 #include "commands.h"
 #include "tandem/about.h"
 #include "tandem/error.h"
+#include "tandem/options.h"
 
 #include <CLI/CLI.hpp>
 #include <c10/util/Exception.h>
@@ -136,6 +137,8 @@ class Arguments {
     split->add_option("--partitioner", split_.partitioner, "default, min_cut or min_cut_recompute")
         ->check(CLI::IsMember({"default", "min_cut", "min_cut_recompute"}))
         ->capture_default_str();
+    split->add_option("--backend", split_.backend, "who will run them: min_cut asks what it fuses")
+        ->capture_default_str();
     split->footer(kSplitFooter);
     split->callback([this] { command_ = [this] { split_graphs(split_); }; });
   }
@@ -158,7 +161,7 @@ class Arguments {
   std::string file_;
   OptOptions opt_;
   bool list_ = false;
-  SplitOptions split_;
+  SplitOptions split_{.backend = tandem::BackendRef().name()};
   RunOptions run_;
   std::function<void()> command_;
 };

@@ -18,17 +18,6 @@ namespace {
 /// Integers are indices more often than not: small enough for most tables.
 constexpr int64_t kIntegerLimit = 4;
 
-std::shared_ptr<Backend> find_backend(const std::string& name) {
-  try {
-    return backend(name);
-  } catch (const UserError& error) {
-    // Without stage and remedy, which speak to a program.
-    std::string text = error.what();
-    text = text.substr(error.stage().size() + 2);
-    throw UsageError("--backend: " + text.substr(0, text.find("\n  remedy:")));
-  }
-}
-
 /// Elements that a tensor with these strides reaches, from the first to the last.
 int64_t span_of(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
   int64_t span = 1;
@@ -127,6 +116,17 @@ void run_graph(ir::Graph& graph, Backend& backend, const RunOptions& options) {
 }
 
 }  // namespace
+
+std::shared_ptr<Backend> find_backend(const std::string& name) {
+  try {
+    return backend(name);
+  } catch (const UserError& error) {
+    // Without stage and remedy, which speak to a program.
+    std::string text = error.what();
+    text = text.substr(error.stage().size() + 2);
+    throw UsageError("--backend: " + text.substr(0, text.find("\n  remedy:")));
+  }
+}
 
 void run_graphs(const RunOptions& options) {
   const std::shared_ptr<Backend> backend = find_backend(options.backend);

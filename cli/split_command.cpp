@@ -30,6 +30,7 @@ void split_graphs(const SplitOptions& options) {
   const Partitioner partitioner = options.partitioner == "default"   ? default_partition
                                   : options.partitioner == "min_cut" ? min_cut
                                                                      : min_cut_recompute;
+  const Options asked{.backend = find_backend(options.backend)};
   const char* separator = "";
   for (ir::Graph& graph : read_graphs(options.file)) {
     Joint joint;
@@ -37,7 +38,7 @@ void split_graphs(const SplitOptions& options) {
     joint.signature.training = std::ranges::any_of(joint.graph.inputs(), [&](ir::ValueId input) {
       return joint.graph.input_role(input).role == ir::Role::Tangent;
     });
-    const Split parts = partitioner(joint, {});
+    const Split parts = partitioner(joint, asked);
     std::cout << separator << ir::print(parts.forward);
     separator = "\n";
     if (!joint.signature.training) continue;

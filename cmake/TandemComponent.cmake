@@ -34,15 +34,16 @@ function(tandem_component name)
   set_property(GLOBAL APPEND PROPERTY TANDEM_COMPONENTS ${name})
 endfunction()
 
-# tandem_test(golden SOURCES a_test.cpp b_test.cpp [SHARDS 2] [LABELS threads])
+# tandem_test(golden SOURCES a_test.cpp b_test.cpp [SHARDS 2] [LABELS threads] [ON_EAGER])
 # tandem_test(unit/ir SOURCES graph_test.cpp)
 #
 # One program, tandem_test_<folder>, of all GoogleTest cases of a test folder; CTest label = first part
 # of the folder. It links the objects, so internals are tested without being exported. The program of
 # unit/<component> links that component and those before it, any other program all of them.
 # CTest starts it once per shard, never once per case: loading libtorch takes longer than most cases.
+# ON_EAGER: it compares bits, so it runs on the backend eager unless TANDEM_BACKEND says otherwise.
 function(tandem_test folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "SHARDS" "SOURCES;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "ON_EAGER" "SHARDS" "SOURCES;LABELS")
   if(NOT arg_SOURCES)
     return()
   endif()
@@ -60,6 +61,9 @@ function(tandem_test folder)
   if(TARGET tandem_test_support)
     target_link_libraries(${program} PRIVATE tandem_test_support)
   endif()
+  if(arg_ON_EAGER)
+    target_link_libraries(${program} PRIVATE tandem_test_on_eager)
+  endif()
 
   math(EXPR last "${arg_SHARDS} - 1")
   foreach(shard RANGE ${last})
@@ -71,6 +75,34 @@ function(tandem_test folder)
     set_tests_properties(
       ${test} PROPERTIES LABELS "${label};${arg_LABELS}" TIMEOUT 900
                          ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard}")
+  endforeach()
+endfunction()
+
+# tandem_test_run(differential llvm [SHARDS 2] [WITHOUT Cases.OfEager*])
+#
+# Another run of a program made by tandem_test, on this backend; the test is called differential.llvm.
+function(tandem_test_run folder backend)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "SHARDS" "WITHOUT")
+  string(REPLACE "/" "_" program "tandem_test_${folder}")
+  if(NOT TARGET ${program})
+    return()
+  endif()
+  if(NOT arg_SHARDS)
+    set(arg_SHARDS 1)
+  endif()
+  string(REGEX REPLACE "/.*" "" label "${folder}")
+  string(REPLACE ";" ":" without "${arg_WITHOUT}")
+  math(EXPR last "${arg_SHARDS} - 1")
+  foreach(shard RANGE ${last})
+    string(REPLACE "/" "." test "${folder}.${backend}")
+    if(arg_SHARDS GREATER 1)
+      string(APPEND test ".${shard}")
+    endif()
+    add_test(NAME ${test} COMMAND ${program} "--gtest_filter=-${without}")
+    set_tests_properties(
+      ${test}
+      PROPERTIES LABELS ${label} TIMEOUT 900
+                 ENVIRONMENT "TANDEM_BACKEND=${backend};GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard}")
   endforeach()
 endfunction()
 

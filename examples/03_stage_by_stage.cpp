@@ -30,8 +30,9 @@ int main() {
   auto fn = [=](const at::Tensor& x) { return torch::tanh(x.matmul(weight)).pow(2).sum(); };
 
   // trace, signature, joint, passes: forward and backward in one graph. `weight` was found and
-  // lifted.
-  const tandem::Joint joint = tandem::export_joint(fn, std::tuple{x});
+  // lifted. The backend is named from the start, because it says which ops it wants written as
+  // others; this one wants none, and has eager's bits.
+  const tandem::Joint joint = tandem::export_joint(fn, std::tuple{x}, {.backend = "eager"});
   std::cout << "--- joint\n" << tandem::ir::print(joint.graph);
   expect(joint.lifted.size() == 1 && joint.lifted[0].is_same(weight),
          "the closed-over tensor is lifted");

@@ -259,6 +259,10 @@ def check_options(tree):
         match = re.match(r"\s+([\w:]+(?:<.*>)?)\s+([^;=]+?)(?:\s*=\s*(.*?))?;", line)
         for name in (match[2].split(",") if match else []):
             fields[name.strip().removesuffix("{}")] = match[3]
+    chosen = re.search(r'^BackendRef::BackendRef\(\) : BackendRef\((".*?")\)',
+                       tree.text("src/partition/default_partition.cpp"), re.M)
+    if chosen and "backend" in fields:
+        fields["backend"] = chosen[1]
     source = tree.text("src/pipeline/settings/environment.cpp")
     variables = dict(re.findall(r'^    \{"(TANDEM_\w+)",\s*"([^"]*)"', source, re.MULTILINE))
     rows = table(tree.text(page), "Field")

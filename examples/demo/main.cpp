@@ -1,12 +1,19 @@
-// Trains one character-level transformer twice, side by side: eagerly and through Tandem, from the
-// same seed and on the same batches. Shows losses and speed while it runs; ends with a table, the
-// loss curves as a picture and a text that the trained network writes. Exit code 1 if any loss
-// differs in any bit, or if the compiled function was not used in every step.
-#include "loss_chart.h"
+// Trains one character-level transformer several times, side by side: eagerly, through Tandem, and
+// through Tandem with free rounding, from the same seed and on the same batches. Shows losses and
+// speed while it runs; ends with a table, a picture and a text that the trained network writes.
+//
+// Exit code 1 if a check fails. On the backend `eager` every loss must have the bits of the eager
+// one. On `llvm`, the default, steps taken by themselves must round within the promised bounds
+// (rounding_check.h), and the trainings must end alike. A compiled function must have been used in
+// every step.
+#include "chart.h"
+#include "corpus.h"
 #include "memory_meter.h"  // of benchmarks/
 #include "progress.h"
+#include "rounding_check.h"
 #include "tandem/tandem.h"
 #include "text_file.h"
+#include "trainer.h"
 #include "transformer.h"
 
 #include <CLI/CLI.hpp>
@@ -14,178 +21,222 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <functional>
 #include <iostream>
-#include <iterator>
+#include <optional>
 
 namespace {
 
 using namespace demo;
 using bench::MemoryMeter;
 using bench::Side;
-namespace F = torch::nn::functional;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kSampleSeconds = 15;  // a busy machine writes a shorter text
+constexpr double kSampleSeconds = 10;  // a busy machine writes a shorter text
+// How far the mean of the last losses may be from eager's. Trainings whose roundings or draws
+// differ end about a hundredth apart; a wrong gradient or a lost update costs more than this.
+constexpr double kEndsAlike = 0.1;
 
 struct Settings {
-  int64_t steps = 700;
+  int64_t steps = 600;
   int64_t batch = 16;
   int64_t sample = 400;
-  double limit_seconds = 85;
+  int64_t checks = 20;
+  double limit_seconds = 75;
+  bool fast = true;
+  std::string backend = tandem::BackendRef().name();
   std::string text_file = kTextFile;
   std::string out = "demo-out";
+
+  bool promises_bits() const { return backend == "eager"; }
 };
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+/// The trainings, and who watches them.
+struct Demo {
+  Demo(const Settings& settings, const Shape& shape) : eager(Trainer::eager(shape)) {
+    const tandem::Options options{.backend = settings.backend};
+    compiled.push_back(Trainer::compiled(Side::Tandem, shape, options));
+    if (settings.promises_bits()) return;
+    check.emplace(shape);
+    if (!settings.fast) return;
+    tandem::Options free = options;
+    free.rounding = tandem::Rounding::fast;
+    free.random = tandem::Random::fast;
+    compiled.push_back(Trainer::compiled(Side::Fast, shape, free));
+  }
+
+  std::vector<const Trainer*> all() const {
+    std::vector<const Trainer*> trainers{&eager};
+    for (const Trainer& trainer : compiled) trainers.push_back(&trainer);
+    return trainers;
+  }
+
+  Trainer eager;
+  std::vector<Trainer> compiled{};       // Tandem, and with free rounding
+  std::optional<RoundingCheck> check{};  // of the first of them, if its bits may differ
+};
+
+/// Of each training the last loss and the speed, on a line that fits a terminal.
+std::string status(const Demo& demo) {
+  std::string text;
+  for (const Trainer* trainer : demo.all()) {
+    text += fmt::format("{}{} {:.3f} {:.1f}/s", text.empty() ? "" : "  ", trainer->name(),
+                        trainer->losses().back(), 1 / trainer->median_seconds());
+  }
+  return text;
 }
 
-/// The text as numbers, and the characters that these stand for.
-struct Corpus {
-  std::string alphabet;
-  at::Tensor codes;
-
-  static Corpus read(const std::string& file) {
-    std::ifstream in(file);
-    const std::string text(std::istreambuf_iterator<char>(in), {});
-    if (text.empty()) throw std::runtime_error("cannot read " + file);
-    Corpus corpus{.alphabet = text,
-                  .codes = torch::empty({static_cast<int64_t>(text.size())}, torch::kLong)};
-    std::ranges::sort(corpus.alphabet);
-    corpus.alphabet.erase(std::unique(corpus.alphabet.begin(), corpus.alphabet.end()),
-                          corpus.alphabet.end());
-    for (size_t i = 0; i < text.size(); ++i) {
-      corpus.codes[static_cast<int64_t>(i)] = static_cast<int64_t>(corpus.alphabet.find(text[i]));
+void train(const Settings& settings, const Shape& shape, const Corpus& corpus, MemoryMeter& meter,
+           Demo& demo) {
+  at::Generator generator = at::detail::createCPUGenerator(5);
+  std::vector<Trainer*> trainers{&demo.eager};
+  for (Trainer& trainer : demo.compiled) trainers.push_back(&trainer);
+  const int64_t between_checks = std::max<int64_t>(1, settings.steps / settings.checks);
+  Progress progress(settings.steps);
+  const auto start = Clock::now();
+  for (int64_t step = 0; step < settings.steps; ++step) {
+    const Batch batch = draw_batch(corpus, shape.length, settings.batch, generator);
+    const bool checked = demo.check && step % between_checks == 0;
+    if (checked) demo.check->expect(demo.compiled[0], batch, step);
+    // Taking turns at being first: the others find the batch in the cache.
+    for (Trainer* trainer : trainers) trainer->train(batch, step, meter);
+    std::ranges::rotate(trainers, trainers.begin() + 1);
+    if (checked) demo.check->compare(demo.compiled[0]);
+    progress.show(step + 1, status(demo));
+    if (seconds_since(start) > settings.limit_seconds) {
+      progress.finish();
+      fmt::print("stopped after {} steps: {:.0f} seconds are enough for a demonstration\n",
+                 step + 1, settings.limit_seconds);
+      return;
     }
-    return corpus;
   }
-
-  int64_t size() const { return codes.size(0); }
-};
-
-struct Batch {
-  at::Tensor characters, next;
-};
-
-/// Windows from random places, and the same windows one character later.
-Batch draw_batch(const Corpus& corpus, int64_t length, int64_t count, at::Generator& generator) {
-  const at::Tensor starts = torch::randint(corpus.size() - length - 1, {count, 1}, generator);
-  const at::Tensor places = starts + torch::arange(length);
-  return {corpus.codes.index({places}), corpus.codes.index({places + 1})};
-}
-
-using StepFn = std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>;
-
-/// One of the two trainings.
-struct Trainer {
-  Side side;
-  Transformer net;
-  StepFn loss_of;
-  torch::optim::AdamW optimizer;
-  tandem::Compiled<at::Tensor(at::Tensor, at::Tensor)> compiled{};  // empty on the eager side
-  std::vector<double> losses{}, step_seconds{};
-  double first_call_seconds = 0;
-
-  void train(const Batch& batch, int64_t step, MemoryMeter& meter) {
-    // Both sides draw the same dropout.
-    torch::manual_seed(static_cast<uint64_t>(1000 + step));
-    meter.set_active(side);
-    const auto start = Clock::now();
-    at::Tensor loss = loss_of(batch.characters, batch.next);
-    if (step == 0) first_call_seconds = seconds_since(start);
-    optimizer.zero_grad();
-    loss.backward();
-    optimizer.step();
-    step_seconds.push_back(seconds_since(start));
-    losses.push_back(loss.item<float>());
-    loss.reset();
-    meter.set_active(Side::Neither);
-  }
-
-  double steps_per_second() const { return 1 / median(step_seconds); }
-};
-
-Trainer make_trainer(Side side, const Shape& shape) {
-  torch::manual_seed(42);
-  Transformer net(shape);
-  auto loss_of = [net](const at::Tensor& characters, const at::Tensor& next) mutable {
-    return F::cross_entropy(net->forward(characters).flatten(0, 1), next.flatten());
-  };
-  const auto options = torch::optim::AdamWOptions(2e-3).betas({0.9, 0.99});
-  Trainer trainer{.side = side,
-                  .net = net,
-                  .loss_of = loss_of,
-                  .optimizer = torch::optim::AdamW(net->parameters(), options)};
-  if (side == Side::Tandem) {
-    // All that differs between the two trainings.
-    trainer.compiled = tandem::compile(net, loss_of);
-    trainer.loss_of = trainer.compiled;
-  }
-  return trainer;
-}
-
-/// Equal losses prove nothing if Tandem gave up and ran the function itself.
-bool was_compiled_once(const Trainer& tandem) {
-  const tandem::Stats stats = tandem.compiled.stats();
-  fmt::print("  {:<28} {:>25}\n", "calls of compiled code",
-             fmt::format("{} of {}, {} compile(s)", stats.calls - stats.eager_calls, stats.calls,
-                         stats.compiles));
-  return stats.eager_calls == 0 && stats.compiles == 1;
-}
-
-std::string status(const Trainer& eager, const Trainer& tandem) {
-  return fmt::format("eager: loss {:.4f}, {:.1f} steps/s   tandem: loss {:.4f}, {:.1f} steps/s",
-                     eager.losses.back(), eager.steps_per_second(), tandem.losses.back(),
-                     tandem.steps_per_second());
+  progress.finish();
 }
 
 /// How many losses have the same bits.
 int64_t equal_losses(const Trainer& a, const Trainer& b) {
+  const auto bits = [](double loss) { return std::bit_cast<int64_t>(loss); };
   int64_t equal = 0;
-  for (size_t i = 0; i < a.losses.size(); ++i) {
-    equal += std::memcmp(&a.losses[i], &b.losses[i], sizeof(double)) == 0 ? 1 : 0;
-  }
+  for (size_t i = 0; i < a.losses().size(); ++i)
+    equal += bits(a.losses()[i]) == bits(b.losses()[i]) ? 1 : 0;
   return equal;
 }
 
-void print_table(const Trainer& eager, const Trainer& tandem, const MemoryMeter& meter) {
-  auto row = [](const char* what, const std::string& a, const std::string& b) {
-    fmt::print("  {:<28} {:>12} {:>12}\n", what, a, b);
+void print_table(const Demo& demo, const MemoryMeter& meter) {
+  const auto row = [&](const char* what, auto&& cell) {
+    fmt::print("  {:<30}", what);
+    for (const Trainer* trainer : demo.all()) fmt::print(" {:>12}", cell(*trainer));
+    fmt::print("\n");
   };
-  auto ms = [](double seconds) { return fmt::format("{:.1f} ms", 1e3 * seconds); };
-  auto mib = [&](Side side) {
-    return fmt::format("{:.1f} MiB", static_cast<double>(meter.peak_bytes(side)) / (1 << 20));
-  };
-  const auto count = static_cast<int64_t>(eager.losses.size());
-  const int64_t equal = equal_losses(eager, tandem);
+  const auto ms = [](double seconds) { return fmt::format("{:.1f} ms", 1e3 * seconds); };
   fmt::print("\n");
-  row("", "eager", "tandem");
-  row("first call (forward)", ms(eager.first_call_seconds), ms(tandem.first_call_seconds));
-  row("step, median", ms(median(eager.step_seconds)), ms(median(tandem.step_seconds)));
-  row("peak memory above start", mib(Side::Eager), mib(Side::Tandem));
-  row("last loss", fmt::format("{:.6f}", eager.losses.back()),
-      fmt::format("{:.6f}", tandem.losses.back()));
-  fmt::print("  {:<28} {:>25}\n", "speed, tandem over eager",
-             fmt::format("{:.3f}", median(eager.step_seconds) / median(tandem.step_seconds)));
-  fmt::print("  {:<28} {:>25}\n", "losses equal bit for bit",
-             fmt::format("{} ({} of {} steps)", equal == count ? "yes" : "NO", equal, count));
+  row("", [](const Trainer& t) { return t.name(); });
+  row("first call, compile and all", [&](const Trainer& t) { return ms(t.first_call_seconds()); });
+  row("step, median", [&](const Trainer& t) { return ms(t.median_seconds()); });
+  row("times as fast as eager", [&](const Trainer& t) {
+    return fmt::format("{:.2f}", demo.eager.median_seconds() / t.median_seconds());
+  });
+  row("peak memory above start", [&](const Trainer& t) {
+    return fmt::format("{:.1f} MiB", static_cast<double>(meter.peak_bytes(t.side())) / (1 << 20));
+  });
+  row("loss, mean of the last tenth",
+      [](const Trainer& t) { return fmt::format("{:.4f}", t.mean_of_last_tenth()); });
 }
 
-/// Continues the beginning of the text, one character at a time, with a compiled forward.
+/// Prints each check with its outcome; whether all are passed.
+class Verdict {
+ public:
+  void line(const std::string& what, bool good, const std::string& found) {
+    fmt::print("  {:<48} {:<4} {}\n", what, good ? "yes" : "NO", found);
+    all_ = all_ && good;
+  }
+  bool all() const { return all_; }
+
+ private:
+  bool all_ = true;
+};
+
+bool judge(const Demo& demo, const Settings& settings) {
+  Verdict verdict;
+  fmt::print("\n");
+  // Equal losses prove nothing if Tandem gave up and ran the function itself.
+  for (const Trainer& trainer : demo.compiled) {
+    const tandem::Stats stats = trainer.function().stats();
+    verdict.line(trainer.name() + ": every step ran compiled code",
+                 stats.eager_calls == 0 && stats.compiles == 1 && stats.backend_fallbacks == 0,
+                 fmt::format("{} of {} calls, {} compile(s)", stats.calls - stats.eager_calls,
+                             stats.calls, stats.compiles));
+  }
+  if (settings.promises_bits()) {
+    const auto steps = static_cast<int64_t>(demo.eager.losses().size());
+    const int64_t equal = equal_losses(demo.eager, demo.compiled[0]);
+    verdict.line("tandem: losses have eager's bits", equal == steps,
+                 fmt::format("{} of {}", equal, steps));
+    return verdict.all();
+  }
+  verdict.line("tandem: loss and gradients within the bounds", demo.check->worst() <= 1,
+               fmt::format("{} steps; at most {:.0f} % of what is allowed ({})",
+                           demo.check->steps(), 100 * demo.check->worst(), demo.check->worst_of()));
+  const double end = demo.eager.mean_of_last_tenth();
+  for (const Trainer& trainer : demo.compiled) {
+    const double apart = std::abs(trainer.mean_of_last_tenth() - end) / end;
+    verdict.line(trainer.name() + ": the training ends where eager's does", apart <= kEndsAlike,
+                 fmt::format("{:.1f} % apart, {:.0f} % allowed", 100 * apart, 100 * kEndsAlike));
+  }
+  return verdict.all();
+}
+
+/// The median of the steps around each step, which shows more than the steps themselves.
+std::vector<double> smooth_ms(const std::vector<double>& seconds) {
+  constexpr int64_t kAround = 7;
+  const auto count = static_cast<int64_t>(seconds.size());
+  std::vector<double> smooth;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t from = std::max<int64_t>(0, i - kAround), to = std::min(count, i + kAround + 1);
+    smooth.push_back(1e3 * median({seconds.begin() + from, seconds.begin() + to}));
+  }
+  return smooth;
+}
+
+void draw(const Demo& demo, const std::filesystem::path& file) {
+  // Curves may lie on each other: a broad pale one below, thinner ones above.
+  const auto curve = [](const Trainer& trainer, std::vector<double> values) -> Curve {
+    Curve style{.name = trainer.name(), .values = std::move(values)};
+    switch (trainer.side()) {
+      case Side::Eager:
+        style.colour = "#f2a65a", style.width = 6;
+        break;
+      case Side::Fast:
+        style.colour = "#3a8f5c", style.width = 1.8, style.dashes = "2 4";
+        break;
+      default:
+        style.colour = "#1f4e79", style.width = 1.8, style.dashes = "7 4";
+    }
+    return style;
+  };
+  Panel losses{.title = "A small transformer: training loss", .unit = "nats per character"};
+  Panel times{.title = "Time of a step, medians", .unit = "milliseconds", .from_zero = true};
+  for (const Trainer* trainer : demo.all()) {
+    losses.curves.push_back(curve(*trainer, trainer->losses()));
+    times.curves.push_back(curve(*trainer, smooth_ms(trainer->step_seconds())));
+    times.curves.back().name += fmt::format(": {:.0f} ms", 1e3 * trainer->median_seconds());
+    times.curves.back().width = 2.2;
+  }
+  std::filesystem::create_directories(file.parent_path());
+  if (!write_chart(file, {losses, times}))
+    throw std::runtime_error("cannot write " + file.string());
+}
+
+/// Continues the middle of the text, one character at a time, with a compiled forward.
 std::string write_text(Transformer net, const Corpus& corpus, int64_t window, int64_t count) {
-  torch::NoGradGuard no_grad;
+  const torch::NoGradGuard no_grad;
   net->eval();
   auto forward = tandem::compile(net);
   at::Generator generator = at::detail::createCPUGenerator(7);
@@ -202,63 +253,31 @@ std::string write_text(Transformer net, const Corpus& corpus, int64_t window, in
   return text;
 }
 
-void train(const Settings& settings, const Shape& shape, const Corpus& corpus, MemoryMeter& meter,
-           Trainer& eager, Trainer& tandem) {
-  at::Generator generator = at::detail::createCPUGenerator(5);
-  Progress progress(settings.steps);
-  const auto start = Clock::now();
-  for (int64_t step = 0; step < settings.steps; ++step) {
-    const Batch batch = draw_batch(corpus, shape.length, settings.batch, generator);
-    // Taking turns at being first: the second finds the batch in the cache.
-    Trainer& first = step % 2 == 0 ? eager : tandem;
-    Trainer& second = step % 2 == 0 ? tandem : eager;
-    first.train(batch, step, meter);
-    second.train(batch, step, meter);
-    progress.show(step + 1, status(eager, tandem));
-    if (seconds_since(start) > settings.limit_seconds) {
-      progress.finish();
-      fmt::print("stopped after {} steps: {:.0f} seconds are enough for a demonstration\n",
-                 step + 1, settings.limit_seconds);
-      return;
-    }
-  }
-  progress.finish();
-}
-
 int run(const Settings& settings, MemoryMeter& meter) {
   const Corpus corpus = Corpus::read(settings.text_file);
   const Shape shape{.characters = static_cast<int64_t>(corpus.alphabet.size())};
-  Trainer eager = make_trainer(Side::Eager, shape);
-  Trainer tandem = make_trainer(Side::Tandem, shape);
+  Demo demo(settings, shape);
   int64_t parameters = 0;
-  for (const at::Tensor& parameter : eager.net->parameters()) parameters += parameter.numel();
+  for (const at::Tensor& parameter : demo.eager.net()->parameters())
+    parameters += parameter.numel();
   fmt::print(
-      "a transformer of {} parameters learns {} characters of text, {} steps of {} windows of {},\n"
-      "twice: eagerly and through tandem {}\n\n",
-      parameters, corpus.size(), settings.steps, settings.batch, shape.length, tandem::version());
+      "a transformer of {} parameters learns {} characters of text in {} steps of {} windows of "
+      "{},\n"
+      "on {} threads: eagerly, and through tandem {} on the backend {}{};\n"
+      "shown are the last loss and steps per second\n\n",
+      parameters, corpus.size(), settings.steps, settings.batch, shape.length,
+      at::get_num_threads(), tandem::version(), settings.backend,
+      demo.compiled.size() > 1 ? ", also with Rounding::fast and Random::fast (\"fast\")" : "");
 
-  train(settings, shape, corpus, meter, eager, tandem);
-  print_table(eager, tandem, meter);
-  const bool compiled = was_compiled_once(tandem);
-
-  std::filesystem::create_directories(settings.out);
-  const std::filesystem::path chart = std::filesystem::path(settings.out) / "loss.svg";
-  // The lines lie on each other: a broad pale one below, a thin dashed one above.
-  const bool written =
-      write_chart(chart, "Character-level transformer: training loss",
-                  {{.name = "eager", .colour = "#f2a65a", .width = 6, .values = eager.losses},
-                   {.name = "tandem",
-                    .colour = "#1f4e79",
-                    .width = 1.8,
-                    .dashes = "7 4",
-                    .values = tandem.losses}});
-  if (!written) throw std::runtime_error("cannot write " + chart.string());
-
+  train(settings, shape, corpus, meter, demo);
+  print_table(demo, meter);
+  const bool good = judge(demo, settings);
+  const std::filesystem::path chart = std::filesystem::path(settings.out) / "demo.svg";
+  draw(demo, chart);
   fmt::print("\nthe network, trained through tandem, goes on from the middle of the book:\n\n{}\n",
-             write_text(tandem.net, corpus, shape.length, settings.sample));
-  fmt::print("\nloss curves: {}\n", chart.string());
-  const bool equal = equal_losses(eager, tandem) == static_cast<int64_t>(eager.losses.size());
-  return equal && compiled ? 0 : 1;
+             write_text(demo.compiled[0].net(), corpus, shape.length, settings.sample));
+  fmt::print("\nlosses and step times: {}\n", chart.string());
+  return good ? 0 : 1;
 }
 
 }  // namespace
@@ -268,10 +287,18 @@ int main(int argc, char** argv) {
   auto* meter = new MemoryMeter;
   Settings settings;
   CLI::App app("Trains a small transformer eagerly and through Tandem, side by side.");
+  app.add_option("--backend", settings.backend, "what runs the compiled trainings: llvm, eager")
+      ->envname("TANDEM_BACKEND")
+      ->capture_default_str();
+  app.add_flag("--fast,!--no-fast", settings.fast,
+               "train once more with Rounding::fast and Random::fast");
   app.add_option("--steps", settings.steps, "training steps of each side")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--batch", settings.batch, "windows in a batch")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--checks", settings.checks, "steps whose rounding is checked")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--sample", settings.sample, "characters to write at the end")

@@ -25,6 +25,9 @@
 namespace torch::nn {
 class SequentialImpl;
 }
+namespace torch::optim {
+class Optimizer;
+}
 
 namespace tandem {
 
@@ -73,11 +76,24 @@ concept FunctionType = std::is_function_v<S>;
 // ------------------------------------------------------------------------------------------------
 
 template <class T>
+inline constexpr bool kIsModule = std::is_base_of_v<torch::nn::Module, T>;
+
+template <class T>
 struct ImplOf {
   using type = void;
 };
 template <class T>
-  requires(std::derived_from<T, torch::nn::Module> && !std::is_const_v<T>)
+  requires kIsModule<T>
+struct ImplOf<T> {
+  using type = T;
+};
+template <class T>
+  requires kIsModule<T>
+struct ImplOf<T*> {
+  using type = std::remove_const_t<T>;
+};
+template <class T>
+  requires(kIsModule<T> && !std::is_const_v<T>)
 struct ImplOf<std::shared_ptr<T>> {
   using type = T;
 };
@@ -89,15 +105,29 @@ struct ImplOf<T> {
 template <class T>
 using impl_of = typename ImplOf<std::remove_cvref_t<T>>::type;
 
+/// Whether T names an optimizer: itself, or a pointer to it.
+template <class T>
+inline constexpr bool kIsOptimizer =
+    std::is_class_v<T> && std::is_base_of_v<torch::optim::Optimizer, T>;
+template <class T>
+inline constexpr bool kIsOptimizer<T*> = kIsOptimizer<std::remove_const_t<T>>;
+template <class T>
+inline constexpr bool kIsOptimizer<std::shared_ptr<T>> = kIsOptimizer<T>;
+template <class T>
+inline constexpr bool kIsOptimizer<std::unique_ptr<T>> = kIsOptimizer<T>;
+
 template <class T>
 struct IsModules : std::bool_constant<!std::is_void_v<impl_of<T>>> {};
 template <class... T>
-struct IsModules<std::tuple<T...>> : std::bool_constant<(!std::is_void_v<impl_of<T>> && ...)> {};
+struct IsModules<std::tuple<T...>>
+    : std::bool_constant<((!std::is_void_v<impl_of<T>> || kIsOptimizer<std::remove_cvref_t<T>>) &&
+                          ...)> {};
 
-/// A module holder or a shared_ptr to a module.
+/// A module: a holder, a shared_ptr, a pointer, or the module itself, which then outlives the
+/// handle.
 template <class T>
 concept ModulePointer = !std::is_void_v<impl_of<T>>;
-/// One, or a tuple of several.
+/// One, or a tuple of several; optimizers may be among them.
 template <class T>
 concept Modules = IsModules<std::remove_cvref_t<T>>::value;
 /// Whatever else `compile` may be given as its function.
@@ -123,17 +153,41 @@ struct ForwardSignature<Impl> {
 template <ModulePointer M>
 using forward_signature = typename ForwardSignature<impl_of<M>>::type;
 
+/// Where the program calls `compile`: the compiler fills it in.
+struct CallSite {
+  const char* file = __builtin_FILE();
+  unsigned line = __builtin_LINE();
+};
+/// Options::name, if it is empty, becomes the class of the modules, or `file:line` of the call.
+TANDEM_API Options with_name(Options options, CallSite site);
+
 /// A UserError if a module is missing; `index` counts them.
 TANDEM_API void require_module(const torch::nn::Module* module, size_t index, size_t count);
 /// A UserError: a null function pointer, an empty std::function or an empty Compiled.
 [[noreturn]] TANDEM_API void throw_empty_function(const char* kind);
 
+/// What the handle only refers to. `T` as its owner passed it: a reference, or a value that dies.
+template <class T>
+constexpr bool lives_on() {
+  using Plain = std::remove_cvref_t<T>;
+  static_assert(!kIsModule<Plain> || std::is_lvalue_reference_v<T>,
+                "tandem: a module that is named by reference must outlive the compiled function, "
+                "and this one is a temporary or a copy. Remedy: give it a name (in a tuple: "
+                "std::tie), or name its holder or shared_ptr, which the handle keeps");
+  return true;
+}
+
 template <ModulePointer M>
 std::shared_ptr<impl_of<M>> module_pointer(const M& module, size_t index = 0, size_t count = 1) {
-  std::shared_ptr<impl_of<M>> pointer;
+  using Impl = impl_of<M>;
+  std::shared_ptr<Impl> pointer;
   if constexpr (std::is_base_of_v<torch::detail::ModuleHolderIndicator, M>) {
     if (!module.is_empty())
       pointer = module.ptr();  // ptr() of an empty holder throws torch's own error
+  } else if constexpr (kIsModule<M>) {
+    pointer = {std::shared_ptr<void>(), const_cast<Impl*>(&module)};  // owns nothing
+  } else if constexpr (std::is_pointer_v<M>) {
+    pointer = {std::shared_ptr<void>(), const_cast<Impl*>(module)};
   } else {
     pointer = module;
   }
@@ -141,22 +195,46 @@ std::shared_ptr<impl_of<M>> module_pointer(const M& module, size_t index = 0, si
   return pointer;
 }
 
-/// Puts the modules of the call before those that the options name.
-template <class M>
-Options with_modules(const M& modules, Options options) {
-  std::vector<std::shared_ptr<torch::nn::Module>> all;
-  if constexpr (ModulePointer<M>) {
-    all.push_back(module_pointer(modules));
+template <class T>
+torch::optim::Optimizer* optimizer_pointer(const T& optimizer) {
+  if constexpr (std::is_base_of_v<torch::optim::Optimizer, T>) {
+    return const_cast<T*>(&optimizer);
   } else {
-    std::apply(
-        [&](const auto&... module) {
-          [[maybe_unused]] size_t index = 0;
-          (all.push_back(module_pointer(module, index++, sizeof...(module))), ...);
-        },
-        modules);
+    return const_cast<std::remove_const_t<std::remove_reference_t<decltype(*optimizer)>>*>(
+        &*optimizer);
+  }
+}
+
+/// Puts the modules and optimizers of the call before those that the options name.
+template <class M>
+Options with_modules(M&& modules, Options options) {
+  std::vector<std::shared_ptr<torch::nn::Module>> all;
+  std::vector<torch::optim::Optimizer*> optimizers;
+  const auto add = [&]<class T>(const T& one, size_t index, size_t count) {
+    if constexpr (ModulePointer<T>) {
+      all.push_back(module_pointer(one, index, count));
+    } else {
+      optimizers.push_back(optimizer_pointer(one));
+    }
+  };
+  if constexpr (ModulePointer<M>) {
+    static_assert(lives_on<M>());
+    add(modules, 0, 1);
+  } else {
+    [&]<class... T>(const std::tuple<T...>& several) {
+      static_assert((lives_on<T>() && ...));
+      std::apply(
+          [&](const auto&... one) {
+            [[maybe_unused]] size_t index = 0;
+            (add(one, index++, sizeof...(one)), ...);
+          },
+          several);
+    }(modules);
   }
   all.insert(all.end(), options.modules.begin(), options.modules.end());
   options.modules = std::move(all);
+  optimizers.insert(optimizers.end(), options.optimizers.begin(), options.optimizers.end());
+  options.optimizers = std::move(optimizers);
   return options;
 }
 
@@ -234,8 +312,9 @@ struct Typed<R(P...)> {
   }
 
   template <class F>
-  static Handle compile(F&& fn, Options options) {
-    return Handle(CompiledFunction::create(flat_function(std::forward<F>(fn)), std::move(options)));
+  static Handle compile(F&& fn, Options options, CallSite site) {
+    return Handle(CompiledFunction::create(flat_function(std::forward<F>(fn)),
+                                           with_name(std::move(options), site)));
   }
 };
 template <class S>
@@ -254,9 +333,9 @@ auto forward_of(std::shared_ptr<Impl> impl) {
 }
 
 template <class S, class M>
-compiled_of<S> compile_module(const M& net, Options options) {
+compiled_of<S> compile_module(M&& net, Options options, CallSite site) {
   return Typed<S>::compile(forward_of<typename Typed<S>::Result>(module_pointer(net)),
-                           with_modules(net, std::move(options)));
+                           with_modules(std::forward<M>(net), std::move(options)), site);
 }
 
 }  // namespace detail
@@ -268,58 +347,114 @@ compiled_of<S> compile_module(const M& net, Options options) {
 /// Compiled. Nothing runs until the first call. Tensors that it closes over are found; modules are
 /// better named.
 template <detail::Callable F>
-auto compile(F&& fn, Options options = {}) -> detail::compiled_of<detail::signature_of<F>> {
-  return detail::Typed<detail::signature_of<F>>::compile(std::forward<F>(fn), std::move(options));
+auto compile(F&& fn, Options options = {}, detail::CallSite site = {})
+    -> detail::compiled_of<detail::signature_of<F>> {
+  return detail::Typed<detail::signature_of<F>>::compile(std::forward<F>(fn), std::move(options),
+                                                         site);
 }
 
-/// Compiles `net->forward`.
+/// Compiles `net->forward`. Of a holder or a shared_ptr the handle owns the module; a module on the
+/// stack or behind a pointer must outlive it.
 template <detail::ModulePointer M>
-auto compile(const M& net, Options options = {})
+auto compile(M&& net, Options options = {}, detail::CallSite site = {})
     -> detail::compiled_of<detail::forward_signature<M>> {
-  return detail::compile_module<detail::forward_signature<M>>(net, std::move(options));
+  return detail::compile_module<detail::forward_signature<M>>(std::forward<M>(net),
+                                                              std::move(options), site);
 }
 
-/// Compiles a function that uses a module, or several in a tuple: their parameters and buffers are
-/// known by name, and `train()`, `eval()` are guarded.
+/// Compiles a function that uses a module, or several in a tuple (`std::tie(encoder, decoder)`):
+/// their parameters and buffers are known by name, and `train()`, `eval()` are guarded. Inside a
+/// module `*this` names it.
 template <detail::Modules M, detail::Callable F>
-auto compile(const M& modules, F&& fn, Options options = {})
+auto compile(M&& modules, F&& fn, Options options = {}, detail::CallSite site = {})
     -> detail::compiled_of<detail::signature_of<F>> {
   return detail::Typed<detail::signature_of<F>>::compile(
-      std::forward<F>(fn), detail::with_modules(modules, std::move(options)));
+      std::forward<F>(fn), detail::with_modules(std::forward<M>(modules), std::move(options)),
+      site);
 }
 
 /// The same with the signature named, for generic lambdas: `compile<at::Tensor(at::Tensor,
 /// int64_t)>(fn)`.
 template <detail::FunctionType S, detail::Callable F>
   requires(!detail::FunctionType<std::remove_reference_t<F>>)
-auto compile(F&& fn, Options options = {}) -> detail::compiled_of<S> {
-  return detail::Typed<S>::compile(std::forward<F>(fn), std::move(options));
+auto compile(F&& fn, Options options = {}, detail::CallSite site = {}) -> detail::compiled_of<S> {
+  return detail::Typed<S>::compile(std::forward<F>(fn), std::move(options), site);
 }
 
 /// Picks one function of an overload set.
 template <detail::FunctionType S>
-auto compile(S* fn, Options options = {}) -> detail::compiled_of<S> {
-  return detail::Typed<S>::compile(fn, std::move(options));
+auto compile(S* fn, Options options = {}, detail::CallSite site = {}) -> detail::compiled_of<S> {
+  return detail::Typed<S>::compile(fn, std::move(options), site);
 }
 
 /// For an overloaded, templated or defaulted `forward`; C++ fills arguments that the signature
 /// leaves out.
 template <detail::FunctionType S, detail::ModulePointer M>
-auto compile(const M& net, Options options = {}) -> detail::compiled_of<S> {
-  return detail::compile_module<S>(net, std::move(options));
+auto compile(M&& net, Options options = {}, detail::CallSite site = {})
+    -> detail::compiled_of<S> {
+  return detail::compile_module<S>(std::forward<M>(net), std::move(options), site);
 }
 
 template <detail::FunctionType S, detail::Modules M, detail::Callable F>
-auto compile(const M& modules, F&& fn, Options options = {}) -> detail::compiled_of<S> {
-  return detail::Typed<S>::compile(std::forward<F>(fn),
-                                   detail::with_modules(modules, std::move(options)));
+auto compile(M&& modules, F&& fn, Options options = {}, detail::CallSite site = {})
+    -> detail::compiled_of<S> {
+  return detail::Typed<S>::compile(
+      std::forward<F>(fn), detail::with_modules(std::forward<M>(modules), std::move(options)),
+      site);
 }
 
 /// For bindings: the number of tensors is known at run time only.
-inline Compiled<std::vector<at::Tensor>(std::vector<at::Tensor>)> compile_boxed(
-    Boxed fn, Options options = {}) {
-  return compile(std::move(fn), std::move(options));
-}
+TANDEM_API Compiled<std::vector<at::Tensor>(std::vector<at::Tensor>)> compile_boxed(
+    Boxed fn, Options options = {}, detail::CallSite site = {});
+
+// --- what cannot be compiled
+// ---------------------------------------------------------------------------------
+
+// A concept that asks whether something can be compiled gets the answer no. A program that compiles
+// it gets one sentence: clang++ prints that of the attribute, g++ the line of the declaration.
+#if defined(__clang__)
+#define TANDEM_DETAIL_REFUSED(text) __attribute__((unavailable(text)))
+#define TANDEM_DETAIL_DELETED
+#else
+#define TANDEM_DETAIL_REFUSED(text)
+#define TANDEM_DETAIL_DELETED = delete
+#endif
+
+namespace detail {
+template <class F>
+concept HasSignature = requires { typename signature_of<F>; };
+template <class M>
+concept HasForward = requires { typename forward_signature<M>; };
+/// Takes any argument, but with a worse conversion than a form of `compile` that fits.
+struct Anything {
+  template <class T>
+  Anything(T&&);  // NOLINT
+};
+/// Behaves like a handle, so that nothing but the refusal is an error.
+struct Refused {
+  at::Tensor operator()(const auto&...) const;
+};
+}  // namespace detail
+
+// clang-format off
+template <detail::Callable F>
+  requires(!detail::HasSignature<F>)
+TANDEM_DETAIL_REFUSED("tandem: the types of the parameters of this function are not known. Remedy: write them out, or name them: compile<at::Tensor(at::Tensor)>(fn); of std::bind and member functions make a lambda") detail::Refused compile(F&&, Options = {}) TANDEM_DETAIL_DELETED;
+template <detail::Modules M, detail::Callable F>
+  requires(!detail::HasSignature<F>)
+TANDEM_DETAIL_REFUSED("tandem: the types of the parameters of this function are not known. Remedy: write them out, or name them: compile<at::Tensor(at::Tensor)>(net, fn); of std::bind and member functions make a lambda") detail::Refused compile(M&&, F&&, Options = {}) TANDEM_DETAIL_DELETED;
+template <detail::ModulePointer M>
+  requires(!detail::HasForward<M>)
+TANDEM_DETAIL_REFUSED("tandem: forward() of this module is overloaded, a template or not there. Remedy: name its signature: compile<at::Tensor(at::Tensor)>(net)") detail::Refused compile(M&&, Options = {}) TANDEM_DETAIL_DELETED;
+template <class Signature = void>
+TANDEM_DETAIL_REFUSED("tandem: compile() cannot be called like this: an option is misspelt, out of order or of another type. Remedy: compare it with the fields of tandem::Options, which come last") detail::Refused compile(detail::Anything, ...) TANDEM_DETAIL_DELETED;
+template <class Signature = void>
+TANDEM_DETAIL_REFUSED("tandem: compile() cannot be called like this: an option is misspelt, out of order or of another type. Remedy: compare it with the fields of tandem::Options, which come last") detail::Refused compile(detail::Anything, detail::Anything, ...) TANDEM_DETAIL_DELETED;
+template <class Signature = void>
+TANDEM_DETAIL_REFUSED("tandem: compile() cannot tell which function is meant: the name of several functions, or of a template. Remedy: name the signature: compile<at::Tensor(at::Tensor)>(fn)") detail::Refused compile(...) TANDEM_DETAIL_DELETED;
+// clang-format on
+#undef TANDEM_DETAIL_REFUSED
+#undef TANDEM_DETAIL_DELETED
 
 // --- stage by stage
 // -----------------------------------------------------------------------------------------

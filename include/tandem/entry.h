@@ -33,6 +33,7 @@ TANDEM_API std::ostream& operator<<(std::ostream& out, const Miss& miss);
 struct Stats {
   int64_t calls = 0;
   int64_t traces = 0;  // how often the user's function ran to be recorded
+  int64_t checks = 0;  // how often it ran to see whether an entry still does what it does
   int64_t compiles = 0;
   int64_t hits = 0;               // calls that found their entry
   int64_t entries = 0;            // that there are now

@@ -131,6 +131,11 @@ class Reader {
   std::vector<std::shared_ptr<void>> kept_;
 };
 
+/// `[3]`, `["mask"]` and `argument 1` in the name of a tensor.
+TANDEM_API std::string element_name(size_t index);
+TANDEM_API std::string element_name(const std::string& key);
+TANDEM_API std::string argument_name(size_t index);
+
 /// Writes to a flat list.
 struct FlatSink {
   Flat& flat;
@@ -330,8 +335,7 @@ template <class T, class Range, class Sink>
 void write_elements(const Range& range, Sink& sink) {
   size_t index = 0;
   for (const auto& element : range) {
-    sink.inside([&] { return "[" + std::to_string(index) + "]"; },
-                [&] { Structure<T>::write(element, sink); });
+    sink.inside([&] { return element_name(index); }, [&] { Structure<T>::write(element, sink); });
     ++index;
   }
 }
@@ -382,7 +386,7 @@ struct Structure<std::map<std::string, T>> {
     sink.constant(static_cast<int64_t>(value.size()));
     for (const auto& [key, element] : value) {
       sink.constant(key);
-      sink.inside([&] { return "[\"" + key + "\"]"; }, [&] { Structure<T>::write(element, sink); });
+      sink.inside([&] { return element_name(key); }, [&] { Structure<T>::write(element, sink); });
     }
   }
   static std::map<std::string, T> read(Reader& reader) {
@@ -406,7 +410,7 @@ struct FixedStructure<Tuple, std::index_sequence<I...>> {
   template <class Sink>
   static void write([[maybe_unused]] const Tuple& value, [[maybe_unused]] Sink& sink) {
     (sink.inside(
-         [] { return "[" + std::to_string(I) + "]"; },
+         [] { return element_name(I); },
          [&] { Structure<std::tuple_element_t<I, Tuple>>::write(std::get<I>(value), sink); }),
      ...);
   }
@@ -494,11 +498,11 @@ R unflatten(Flat flat) {
 /// The name of every tensor of a flat argument list, for messages: `argument 1[3].mask`. Lengths
 /// and presence are among the constants, so the flat list is all it needs.
 template <class... Args>
-std::vector<std::string> tensor_paths(const Flat& flat) {
+[[gnu::cold]] std::vector<std::string> tensor_paths(const Flat& flat) {
   Reader reader(flat);
   PathSink sink;
   [[maybe_unused]] size_t index = 0;
-  (sink.inside([&] { return "argument " + std::to_string(index++); },
+  (sink.inside([&] { return argument_name(index++); },
                [&] { Structure<Args>::write(Structure<Args>::read(reader), sink); }),
    ...);
   reader.finish();

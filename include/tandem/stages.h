@@ -38,6 +38,7 @@ struct Saved {
     DataOfInput,   // memory from which the call writes that input, whose version is compared
     Result,        // memory of that result, whose version is compared
     Base,          // the same, of memory that only views are handed out of
+    Itself,        // that input, which the backward writes: whatever it holds by then
   };
   struct How {
     As as = As::Undecided;

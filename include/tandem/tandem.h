@@ -13,6 +13,7 @@
 #include "tandem/exported.h"
 #include "tandem/expr.h"
 #include "tandem/flatten.h"
+#include "tandem/grad.h"
 #include "tandem/ir/graph.h"
 #include "tandem/ir/signature.h"
 #include "tandem/ir/text.h"

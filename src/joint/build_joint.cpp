@@ -49,7 +49,8 @@ class Builder {
       for (int64_t part = 0; part < endpoints_.parts(); ++part) differentiate_part(part);
       check_nothing_lifted(trace_, inputs_before);
     }
-    signature_.effects = effects_.in_order(graph_, signature_.tangents.size());
+    if (writes_) writes_->record(signature_, formulas_);
+    signature_.effects = formulas_.effects(graph_);
     graph_.set_outputs(std::move(outputs_));
     release_groups(trace_, reading_.groups);
     order_inputs();
@@ -59,6 +60,8 @@ class Builder {
     for (size_t i = trace_.argument_count(); i < trace_.stand_ins().size(); ++i)
       joint.lifted.push_back(trace_.stand_ins()[i].real);
     note_inputs_read(joint);
+    formulas_.note_reads(joint.graph);
+    joint.signature.formulas = formulas_.facts();
     return joint;
   }
 
@@ -108,6 +111,10 @@ class Builder {
       task.wanted.push_back(target->edge);
       if (target->stop && target->stop->is_closed()) stops.push_back(target->edge);
     }
+    std::vector<torch::autograd::Edge> passed;
+    for (const tracing::StandIn& one : trace_.stand_ins()) {
+      if (one.history_only) passed.push_back(one.histories.front());
+    }
     std::vector<ir::ValueId> tangents_here;
     for (size_t i : tangents) tangents_here.push_back(tangent_values_[i]);
     GradientOrigins origins(trace_,
@@ -115,13 +122,20 @@ class Builder {
                              .parts = endpoints_.parts(),
                              .roots = task.roots,
                              .tangents = tangents_here,
-                             .stops = std::move(stops)},
+                             .stops = stops,
+                             .passed = std::move(passed)},
                             users_formulas_);
     task.origins = &origins;
+    FormulaWatch watch(trace_,
+                       {.part = part,
+                        .roots = task.roots,
+                        .tangents = tangents,
+                        .wanted = task.wanted,
+                        .stops = stops},
+                       formulas_, *writes_);
+    task.formulas = &watch;
     const WrittenVersions versions(trace_);
     const Gradients gradients = differentiate(recording_, task);
-    effects_.add(gradients.effects, tangents);
-    effects_.add(writes_->record(recording_, signature_, tangents_here), tangents);
     for (size_t i = 0; i < tangents.size(); ++i)
       signature_.tangents[tangents[i]].raises = gradients.raises[i];
     std::vector<ir::ValueId> values;
@@ -134,8 +148,10 @@ class Builder {
     // are listed, too.
     const bool raises = std::ranges::any_of(gradients.raises,
                                             [](const std::string& text) { return !text.empty(); });
+    std::vector<int64_t> positions;  // of the gradients
+    const size_t first_gradient = signature_.gradients.size();
     for (size_t i = 0; i < wanted.size(); ++i) {
-      add_gradient(*wanted[i], part, values[i], raises);
+      positions.push_back(add_gradient(*wanted[i], part, values[i], raises));
       if (!raises) continue;
       for (size_t k = 0; k < tangents.size(); ++k) {
         if (gradients.raises_in[k][i])
@@ -143,19 +159,62 @@ class Builder {
               static_cast<int64_t>(signature_.gradients.size()) - 1);
       }
     }
+    watch.finish(positions);
+    refuse_run_twice(origins.run_twice(), tangents, first_gradient);
   }
 
-  void add_gradient(const Target& target, int64_t part, ir::ValueId value, bool raises) {
+  /// Only a backward that gets there is refused, when it is run: the call has been made.
+  void refuse_run_twice(const GradientOrigins::RunTwice& twice, const std::vector<size_t>& tangents,
+                        size_t first_gradient) {
+    if (twice.node == nullptr) return;
+    for (size_t k = 0; k < tangents.size(); ++k) {
+      ir::TangentFacts& tangent = signature_.tangents[tangents[k]];
+      if (!twice.roots[k] || !tangent.raises.empty()) continue;
+      tangent.raises = base::str(
+          "joint: a gradient of a gradient leads to the formula of a custom function or hook (of ",
+          twice.node->name(),
+          ") twice, through a result or argument of the compiled function and past it, and the "
+          "formula is not certainly linear",
+          "\n  remedy: compute the gradients of gradients inside the compiled function, or call "
+          "the "
+          "custom function outside");
+      const size_t first_output = outputs_.size() - signature_.gradients.size();
+      for (size_t i = first_gradient; i < signature_.gradients.size(); ++i) {
+        if (outputs_[first_output + i].value != ir::kNoValue)
+          tangent.raises_in.push_back(static_cast<int64_t>(i));
+      }
+    }
+  }
+
+  /// Its position in the signature; -1: there is none.
+  int64_t add_gradient(const Target& target, int64_t part, ir::ValueId value, bool raises) {
     const ir::CallTensor& tensor = target.of.tensor;
     const ir::InputFacts* input =
         tensor.is_input() ? &signature_.inputs[static_cast<size_t>(tensor.index)] : nullptr;
     const bool of_input = input && !input->history_only && target.of.number == 0 && part == 0;
-    if (value == ir::kNoValue && !of_input && !raises) return;
+    if (value == ir::kNoValue && !of_input && !raises) return -1;
+    if (value != ir::kNoValue && of_input) refuse_other_sizes(static_cast<size_t>(tensor.index));
     const auto inputs = static_cast<int64_t>(signature_.inputs.size());
     const int64_t index = of_input ? tensor.index : inputs + further_gradients_++;
     outputs_.push_back(
         {value, ir::Descriptor::grad(index, input ? input->role.name : std::string())});
     signature_.gradients.push_back({.of = target.of, .part = part});
+    return std::ssize(signature_.gradients) - 1;
+  }
+
+  /// Which sizes the gradient of such a leaf has depends in eager on whether the function read it
+  /// before.
+  void refuse_other_sizes(size_t index) const {
+    const ir::InputFacts& facts = signature_.inputs[index];
+    if (!facts.is_leaf || !facts.type_after || facts.type_after->sizes == facts.type->sizes) return;
+    const tracing::StandIn& leaf = trace_.stand_ins()[order_[index]];
+    TANDEM_UNSUPPORTED(
+        "joint", trace_.name_of(leaf),
+        " is a leaf that gets other sizes in place, and a gradient flows to it",
+        base::detail_line("at", trace_.line_of(leaf.tensor)),
+        "\n  sizes:  ", at::IntArrayRef(facts.type->static_sizes()), ", then ",
+        at::IntArrayRef(facts.type_after->static_sizes()),
+        "\n  remedy: reshape it outside, or out of place (unsqueeze for unsqueeze_)");
   }
 
   void order_inputs() {
@@ -180,7 +239,7 @@ class Builder {
   GradientOrigins::Parts users_formulas_;
   std::vector<at::Tensor> tangents_;  // one per root
   std::vector<ir::ValueId> tangent_values_;
-  BackwardEffects effects_;
+  Formulas formulas_;
   std::optional<BackwardWrites> writes_;
   int64_t further_gradients_ = 0;
 };

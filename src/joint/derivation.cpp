@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "joint/gradients/backward_writes.h"
 #include "joint/gradients/endpoints.h"
+#include "joint/gradients/gradient_origins.h"
 #include "joint/gradients/gradients.h"
 #include "signature/storage_of.h"
 #include "tracing/recording/traced_tensor.h"
@@ -92,18 +93,6 @@ at::Tensor apart_from_written_inputs(const tracing::Trace& trace, const at::Tens
   return gradient;
 }
 
-void drop_unreached(const tracing::Trace& trace, const std::vector<at::Tensor>& tangents,
-                    std::vector<at::Tensor>& gradients) {
-  std::vector<ir::ValueId> sources, values;
-  for (const at::Tensor& tangent : tangents) sources.push_back(tracing::current_value(tangent));
-  for (const at::Tensor& gradient : gradients)
-    values.push_back(gradient.defined() ? tracing::current_value(gradient) : ir::kNoValue);
-  drop_independent(trace.recording().graph(), sources, values);
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    if (values[i] == ir::kNoValue) gradients[i] = at::Tensor();
-  }
-}
-
 /// Whether eager raises on the way from a defined tangent to the target.
 bool raises(const Derivation& derivation, const HistoryMap& here, const Target& target) {
   for (size_t i = 0; i < derivation.of.tangents.size(); ++i) {
@@ -111,6 +100,18 @@ bool raises(const Derivation& derivation, const HistoryMap& here, const Target& 
     for (int64_t position : derivation.of.tangents[i].raises_in) {
       if (here(derivation.of.gradients[static_cast<size_t>(position)].of) == target.of) return true;
     }
+  }
+  return false;
+}
+
+/// Whether somebody asks for the gradient of the target.
+bool is_wanted(const Derivation& derivation, const HistoryMap& here, const Target& target) {
+  if (derivation.wanted.empty()) return true;
+  for (size_t i = 0; i < derivation.wanted.size(); ++i) {
+    const ir::GradientFacts& gradient = derivation.of.gradients[i];
+    if (derivation.wanted[i] && gradient.part == static_cast<int64_t>(derivation.part) &&
+        here(gradient.of) == target.of)
+      return true;
   }
   return false;
 }
@@ -211,14 +212,35 @@ std::vector<at::Tensor> record_gradients(tracing::Trace& trace, const signature:
   }
   // A target on whose way eager raises was not asked for: the backward would have raised by now.
   std::vector<const Target*> wanted = endpoints.prepare(part);
-  std::erase_if(wanted, [&](const Target* target) { return raises(derivation, here, *target); });
+  std::erase_if(wanted, [&](const Target* target) {
+    return raises(derivation, here, *target) || !is_wanted(derivation, here, *target);
+  });
   for (const Target* target : wanted) task.wanted.push_back(target->edge);
   const size_t inputs_before = trace.stand_ins().size();
   const BackwardWrites writes(trace);
+  std::vector<torch::autograd::Edge> stops;
+  for (const Target* target : wanted) {
+    if (target->stop && target->stop->is_closed()) stops.push_back(target->edge);
+  }
+  std::vector<ir::ValueId> tangent_values;
+  for (const at::Tensor& tangent : task.tangents)
+    tangent_values.push_back(tracing::current_value(tangent));
+  GradientOrigins::Parts parts;
+  GradientOrigins origins(trace,
+                          {.part = part,
+                           .parts = endpoints.parts(),
+                           .roots = task.roots,
+                           .tangents = std::move(tangent_values),
+                           .stops = std::move(stops),
+                           .marks = false},
+                          parts);
+  task.origins = &origins;
   std::vector<at::Tensor> found = differentiate_in_backward(trace.recording(), task);
   check_nothing_lifted(trace, inputs_before);
   writes.check();
-  if (endpoints.parts() > 1) drop_unreached(trace, task.tangents, found);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (!any(origins.of(wanted[i]->edge))) found[i] = at::Tensor();
+  }
 
   pass_histories(trace, endpoints, here, derivation);
   std::vector<at::Tensor> gradients;

@@ -27,6 +27,7 @@ struct Derivation {
   size_t arguments = 0;            // tensors that the call takes, undefined ones included
   size_t part = 0;                 // of its backward
   std::vector<bool> defined;       // one per tangent of the call
+  std::vector<bool> wanted{};      // one per gradient of the call; empty: all
 
   /// Closed-over tensors that the call writes, or that have got other data since: what they were
   /// before is passed.
@@ -60,8 +61,8 @@ class ExchangedData {
 };
 
 /// Differentiates the results of a trace, with a history in grad mode. One gradient per gradient
-/// that the signature has for the part; undefined where nothing flows. A UserError if the trace is
-/// not one of the call.
+/// that the signature has for the part; undefined where it is not wanted or nothing flows. A
+/// UserError if the trace is not one of the call.
 std::vector<at::Tensor> record_gradients(tracing::Trace& trace, const signature::Reading& reading,
                                          const Derivation& derivation);
 

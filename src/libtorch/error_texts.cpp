@@ -14,6 +14,9 @@ constexpr ErrorText kTexts[] = {
     {ErrorMeaning::UnfollowedView, "as_strided_scatter is currently only supported for contiguous"},
     {ErrorMeaning::OldMemory, "cannot mutate tensors with frozen storage"},
     {ErrorMeaning::GrowingView, "Attempted to resize a view tensor to a larger size"},
+    {ErrorMeaning::KernelRefuses, "\" not implemented for '"},
+    {ErrorMeaning::KernelRefuses, "value cannot be converted to type"},
+    {ErrorMeaning::KernelRefuses, "are out of bounds for storage of size"},
     {ErrorMeaning::InferenceView, "version_counter for inference tensor"},
 };
 

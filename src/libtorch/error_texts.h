@@ -14,6 +14,7 @@ enum class ErrorMeaning {
   UnfollowedView,   // a view is written that as_strided took, of what it cannot be taken of again
   OldMemory,        // what is written lies in memory that its owner has left by set_
   GrowingView,      // a tensor grows while another one shows its memory
+  KernelRefuses,    // a dtype, a number that does not fit, or memory that empty operands lack
   InferenceView,    // a view of an ordinary tensor is made in inference mode
 };
 

@@ -27,6 +27,12 @@ struct MaterializeOfContext {
 };
 template struct Expose<MaterializeOfContext, &autograd::AutogradContext::materialize_grads_>;
 
+struct SavedOfContext {
+  using Member = std::vector<autograd::SavedVariable> autograd::AutogradContext::*;
+  friend constexpr Member member_of(SavedOfContext);
+};
+template struct Expose<SavedOfContext, &autograd::AutogradContext::saved_variables_>;
+
 struct AnyFunction : autograd::Function<AnyFunction> {
   static at::Tensor forward(autograd::AutogradContext*, const at::Tensor& x) { return x; }
   static autograd::variable_list backward(autograd::AutogradContext*,
@@ -47,12 +53,24 @@ size_t place_of_context() {
   return place;
 }
 
+const autograd::AutogradContext& context_of(const autograd::Node& custom) {
+  return *reinterpret_cast<const autograd::AutogradContext*>(
+      reinterpret_cast<const std::byte*>(&custom) + place_of_context());
+}
+
 }  // namespace
 
 bool materializes_gradients(const autograd::Node& custom) {
-  const auto& context = *reinterpret_cast<const autograd::AutogradContext*>(
-      reinterpret_cast<const std::byte*>(&custom) + place_of_context());
-  return context.*member_of(MaterializeOfContext{});
+  return context_of(custom).*member_of(MaterializeOfContext{});
+}
+
+std::vector<at::Tensor> saved_tensors(const autograd::Node& custom) {
+  std::vector<at::Tensor> tensors;
+  for (const autograd::SavedVariable& saved : context_of(custom).*member_of(SavedOfContext{})) {
+    const std::optional<at::Tensor> data = saved.get_raw_data();
+    if (data && data->defined()) tensors.push_back(*data);
+  }
+  return tensors;
 }
 
 std::optional<size_t> gradient_of_hook(const autograd::FunctionPreHook& hook) {

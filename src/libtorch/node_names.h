@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tandem::libtorch {
 
@@ -21,6 +22,10 @@ inline bool is_custom_function(const torch::autograd::Node& node) {
 /// `set_materialize_grads`.
 bool materializes_gradients(const torch::autograd::Node& custom);
 
+/// What such a node has saved with `save_for_backward`, as it was handed over; nothing where the
+/// user's hooks have packed it.
+std::vector<at::Tensor> saved_tensors(const torch::autograd::Node& custom);
+
 /// Of a hook that a tensor was given: which of its node's gradients it is called with.
 std::optional<size_t> gradient_of_hook(const torch::autograd::FunctionPreHook& hook);
 
@@ -32,6 +37,14 @@ inline bool is_formula_of_formula(const torch::autograd::Node& node) {
 /// libtorch's own formula for the derivative of a determinant.
 inline bool is_det_formula(const torch::autograd::Node& node) {
   return node.name() == "LinalgDetBackward0";
+}
+
+/// libtorch's own formula for the derivative of the largest, smallest or middle element of a
+/// tensor, which gives each element that is equal to it its share.
+inline bool is_formula_of_shares(const torch::autograd::Node& node) {
+  const std::string name = node.name();
+  return name == "MaxBackward1" || name == "MinBackward1" || name == "MedianBackward0" ||
+         name == "NanmedianBackward0";
 }
 
 }  // namespace tandem::libtorch

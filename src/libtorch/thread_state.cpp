@@ -18,6 +18,7 @@ namespace {
 std::string text_of(bool on) { return on ? "on" : "off"; }
 std::string text_of(int number) { return std::to_string(number); }
 std::string text_of(c10::ScalarType dtype) { return std::string(ir::dtype_name(dtype)); }
+/// Of keys that are neither inference mode nor autocast, which have words of their own.
 std::string text_of(const ThreadState::DispatchKeys& keys) {
   const auto text = [](uint64_t raw) {
     return c10::toString(c10::DispatchKeySet(c10::DispatchKeySet::RAW, raw));
@@ -62,6 +63,15 @@ ThreadState ThreadState::now() {
 
 std::optional<std::string> ThreadState::difference(const ThreadState& other) const {
   std::optional<std::string> text;
+  const auto switched = [&](const char* what, bool expected, bool got) {
+    if (!text && expected != got)
+      text = base::str(what, " is ", text_of(got), ", compiled with ", text_of(expected));
+  };
+  // Both show in the dispatch keys, too, and inference mode in grad mode.
+  switched("inference mode", inference_mode, other.inference_mode);
+  switched("grad mode", grad_mode, other.grad_mode);
+  switched("autocast on the CPU", autocast().cpu, other.autocast().cpu);
+  switched("autocast on CUDA", autocast().cuda, other.autocast().cuda);
   const auto compare = [&](const auto& one) {
     const auto &expected = this->*one.member, &got = other.*one.member;
     if (text || expected == got) return;

@@ -85,7 +85,7 @@ constexpr auto fields(const ThreadState::DispatchKeys*) {
 constexpr auto fields(const ThreadState*) {
   using F = ThreadState;
   return std::tuple(Switch{"grad_mode", &F::grad_mode, "grad mode"},
-                    Switch{"keys", &F::keys, "dispatch state (autocast, inference mode)"},
+                    Switch{"keys", &F::keys, "dispatch keys"},
                     Switch{"inference_mode", &F::inference_mode, "inference mode"},
                     Switch{"deterministic", &F::deterministic, "deterministic mode"},
                     Switch{"onednn", &F::onednn, "oneDNN"},

@@ -81,26 +81,68 @@ std::vector<Number> numbers_of(const ir::Node& node) {
   return numbers;
 }
 
+std::vector<Number> numbers_of(const MetaCall& call) {
+  std::vector<Number> numbers;
+  const auto& arguments = call.op.schema().arguments();
+  for (size_t i = 0; i < call.args.size(); ++i) {
+    const c10::IValue& value = call.args[i].other;
+    if (!(value.isDouble() || value.isInt()) || !takes_number(arguments[i])) continue;
+    if (value.isDouble()) {
+      numbers.push_back({value.toDouble(), false});
+    } else {
+      numbers.push_back({static_cast<double>(value.toInt()), true});
+    }
+  }
+  return numbers;
+}
+
+/// Looks at dtypes one by one, those of the results first.
+class Fitting {
+ public:
+  explicit Fitting(const std::vector<Number>& numbers) : numbers_(numbers) {}
+
+  void look(const ir::TypePtr& type) {
+    if (type == nullptr) return;
+    const bool is_float = c10::isFloatingType(type->dtype);
+    // Integers become floats before they meet the number.
+    if (floats_result_ && !is_float) return;
+    all_fit_ = all_fit_ &&
+               std::ranges::all_of(numbers_, [&](const Number& n) { return fits(n, type->dtype); });
+    floats_result_ = floats_result_ || is_float;
+  }
+  bool all_fit() const { return all_fit_; }
+
+ private:
+  const std::vector<Number>& numbers_;
+  bool all_fit_ = true, floats_result_ = false;
+};
+
 }  // namespace
 
 bool numbers_fit(const ir::Graph& graph, const ir::Node& node) {
   if (node.kind() != ir::NodeKind::Op) return true;
   const std::vector<Number> numbers = numbers_of(node);
   if (numbers.empty()) return true;
-  bool all_fit = true, floats_result = false;
+  Fitting fitting(numbers);
   const auto look = [&](ir::ValueId id) {
-    const ir::TypePtr type = id == ir::kNoValue ? nullptr : graph.value(id).tensor_type();
-    if (type == nullptr) return;
-    const bool is_float = c10::isFloatingType(type->dtype);
-    // Integers become floats before they meet the number.
-    if (floats_result && !is_float) return;
-    all_fit = all_fit &&
-              std::ranges::all_of(numbers, [&](const Number& n) { return fits(n, type->dtype); });
-    floats_result = floats_result || is_float;
+    if (id != ir::kNoValue) fitting.look(graph.value(id).tensor_type());
   };
   for (ir::ValueId id : node.results()) look(id);
   for (const ir::Operand& operand : node.operands()) operand.for_each_value(look);
-  return all_fit;
+  return fitting.all_fit();
+}
+
+bool numbers_fit(const MetaCall& call, std::span<const MetaResult> results) {
+  const std::vector<Number> numbers = numbers_of(call);
+  if (numbers.empty()) return true;
+  Fitting fitting(numbers);
+  for (const MetaResult& result : results) {
+    for (const TensorMeta& tensor : result.tensors) fitting.look(tensor.type);
+  }
+  for (const MetaArg& arg : call.args) {
+    for (const TensorMeta& tensor : arg.tensors) fitting.look(tensor.type);
+  }
+  return fitting.all_fit();
 }
 
 }  // namespace tandem::ops

@@ -1,6 +1,9 @@
 #pragma once
 
+#include "ops/metadata/metadata.h"
 #include "tandem/ir/graph.h"
+
+#include <span>
 
 namespace tandem::ops {
 
@@ -9,5 +12,7 @@ namespace tandem::ops {
 ///
 /// If not, libtorch's kernel raises or wraps, each in its own way: the call is left to it.
 bool numbers_fit(const ir::Graph& graph, const ir::Node& node);
+/// The same for a call that is not in a graph yet.
+bool numbers_fit(const MetaCall& call, std::span<const MetaResult> results);
 
 }  // namespace tandem::ops

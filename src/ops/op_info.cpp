@@ -6,10 +6,13 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+#include <string_view>
 #include <unordered_map>
 
 namespace tandem::ops {
@@ -36,8 +39,8 @@ OpInfo make_info(const c10::OperatorHandle& op) {
   // An op without results is called for what else it does.
   const ir::FunctionalForm* form = ir::find_form(op);
   info.marked = is_marked_effectful(form ? form->original.operator_name() : op.operator_name());
-  info.has_effect =
-      info.marked || (facts & Fact::Effect) || (schema.returns().empty() && !info.writes_arguments);
+  info.has_effect = info.marked || (facts & Fact::Effect) || keeps_its_place(op) ||
+                    (schema.returns().empty() && !info.writes_arguments);
   info.random = op.hasTag(at::Tag::nondeterministic_seeded);
   info.data_dependent_shape =
       op.hasTag(at::Tag::dynamic_output_shape) && !(facts & Fact::StaticSize);
@@ -140,6 +143,12 @@ const OpRow* find_row(const c10::OperatorHandle& op) {
   if (!name.overload_name.empty()) key += "." + name.overload_name;
   auto found = rows->find(key);
   return found == rows->end() ? nullptr : found->second;
+}
+
+bool keeps_its_place(const c10::OperatorHandle& op) {
+  constexpr std::string_view kOps[] = {"tandem::itself", "tandem::read_in_backward",
+                                       "tandem::write_in_backward"};
+  return std::ranges::find(kOps, op.operator_name().name) != std::end(kOps);
 }
 
 const OpInfo& info(const c10::OperatorHandle& op) {

@@ -46,4 +46,8 @@ std::span<const OpRow> op_rows();
 /// The row of an overload, or null.
 const OpRow* find_row(const c10::OperatorHandle& op);
 
+/// One of Tandem's own ops that keep their place among draws and effects, though they return
+/// something, or say what they write.
+bool keeps_its_place(const c10::OperatorHandle& op);
+
 }  // namespace tandem::ops

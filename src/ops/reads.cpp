@@ -1,6 +1,8 @@
 #include "ops/reads.h"
 
+#include "ops/numbers_fit.h"
 #include "ops/op_table.h"
+#include "shapes/reach.h"
 
 #include <algorithm>
 #include <ranges>
@@ -39,9 +41,26 @@ bool asks_for_errors(const ir::Node& node, int32_t argument) {
   return flag != nullptr && *flag;
 }
 
+/// as_strided() beyond the end of what it is taken of: whether the memory goes on there is not in
+/// the graph.
+bool leaves_its_operand(const ir::Graph& graph, const ir::Node& node) {
+  if (node.op().operator_name().name != "aten::as_strided") return false;
+  const ir::TypePtr& taken = graph.value(node.results()[0]).tensor_type();
+  const auto* source = node.operands()[0].get_if<ir::ValueId>();
+  if (source == nullptr || taken == nullptr) return true;
+  const ir::TypePtr& whole = graph.value(*source).tensor_type();
+  if (!taken->is_static() || !whole->is_static()) return true;
+  const auto* offset = node.operands()[3].get_if<ir::Size>();
+  const int64_t first = offset == nullptr ? 0 : offset->maybe_value().value_or(0);
+  return first + shapes::reach(taken->static_sizes(), taken->static_strides()) >
+         shapes::reach(whole->static_sizes(), whole->static_strides());
+}
+
 bool kernel_may_raise(const ir::Graph& graph, const ir::Node& node) {
   const OpInfo& known = info(node.op());
   if (known.raises || asks_for_errors(node, known.raises_if)) return true;
+  // Some kernels convert a number that does not fit, others refuse it.
+  if (!numbers_fit(graph, node) || leaves_its_operand(graph, node)) return true;
   return known.raises_on_integers && node.results()[0] != ir::kNoValue &&
          is_integral(graph.value(node.results()[0])) && !divides_by_a_number(node);
 }

@@ -10,7 +10,7 @@
 
 namespace tandem {
 
-BackendRef::BackendRef() : BackendRef("eager") {}
+BackendRef::BackendRef() : BackendRef("llvm") {}
 
 Split default_partition(const Joint& joint, const Options&) {
   Split split;

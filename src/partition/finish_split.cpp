@@ -1,5 +1,6 @@
 #include "partition/finish_split.h"
 
+#include "ops/own/inputs_in_backward.h"
 #include "partition/keeping.h"
 #include "tandem/ir/type.h"
 
@@ -56,6 +57,10 @@ class Finisher {
     }
     for (const Write& write : writes_) place(write);
     graph_.set_outputs(std::move(kept_));
+    // The call keeps the tensor: the forward has nothing to compute for it.
+    graph_.for_each_node_reversed([&](ir::Node& node) {
+      if (ops::kItself.is(node)) graph_.erase(node);
+    });
   }
 
  private:
@@ -89,6 +94,8 @@ class Finisher {
   void give_memory(ir::Output& output) {
     if (output.role.role == ir::Role::Saved) {
       const Saved& saved = saved_of(output);
+      if (saved.how.as == As::Itself)
+        output.value = graph_.inputs()[static_cast<size_t>(saved.how.of)];
       const bool is_returned = saved.how.as == As::Result || saved.how.as == As::Base;
       // In a split that is finished it is a copy by now, which nobody else can see.
       if (saved.how.as == As::Copy && keeping_.is_visible(output.value)) {

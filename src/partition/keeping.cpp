@@ -1,6 +1,7 @@
 #include "partition/keeping.h"
 
 #include "ops/memory/memory_roots.h"
+#include "ops/own/inputs_in_backward.h"
 #include "ops/reads.h"
 
 #include <algorithm>
@@ -129,6 +130,11 @@ bool Keeping::is_kept_by_eager(size_t memory) const {
 
 std::optional<Saved::How> Keeping::how(ir::ValueId value) const {
   const size_t owner = root(value);
+  const ir::NodeId producer = graph_.value(value).producer();
+  if (producer != ir::kNoNode && ops::kItself.is(graph_.node(producer))) {
+    const ir::ValueId input = *graph_.node(producer).operands()[0].get_if<ir::ValueId>();
+    return Saved::How{Saved::As::Itself, input_.at(input)};
+  }
   if (!visible_[owner]) return Saved::How{Saved::As::Value};
   if (is_kept_by_eager(owner)) return how_in_memory_of_input(value);
   if (read_[owner]) return how_in_memory_of_call(value);

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "ops/op_table.h"
+#include "ops/own/inputs_in_backward.h"
 #include "tandem/ir/text.h"
 
 #include <algorithm>
@@ -163,6 +164,10 @@ Saved describe(const ir::Graph& joint, const SavedValue& saved) {
                     .why = saved.why,
                     .how = saved.how};
   if (value.is_input() && !saved.is_copy()) return description;
+  if (!value.is_input() && ops::kItself.is(joint.node(value.producer()))) {
+    description.why = "an input that the backward writes (by reference, 0 bytes)";
+    return description;
+  }
   if (value.tensor_type()->is_static()) description.bytes = value.tensor_type()->bytes();
   const ir::Location location = line_of(joint, saved.value);
   if (location.found()) description.line = ir::to_string(location);

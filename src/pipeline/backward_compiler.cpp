@@ -13,12 +13,12 @@ class GraphCompiler : public runtime::BackwardCompiler {
  public:
   explicit GraphCompiler(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
 
-  runtime::Backward compile(const runtime::Artifact& artifact, const std::vector<bool>& defined,
+  runtime::Backward compile(const runtime::Artifact& artifact, const partition::Asked& asked,
                             const libtorch::AutocastState& autocast) override {
     const ir::Graph& recorded = artifact.split.backward;
-    if (!autocast.any()) return lower_backward(artifact, recorded, defined, *backend_);
+    if (!autocast.any()) return lower_backward(artifact, recorded, asked, *backend_);
     runtime::Backward backward =
-        lower_backward(artifact, tracing::with_autocast(recorded, autocast), defined, *backend_);
+        lower_backward(artifact, tracing::with_autocast(recorded, autocast), asked, *backend_);
     backward.autocast = autocast;
     return backward;
   }
@@ -66,7 +66,8 @@ class ProgramCompiler final : public GraphCompiler {
                            .lifted = entry.lifted(),
                            .arguments = entry.argument_count(),
                            .part = wanted.part,
-                           .defined = wanted.defined,
+                           .defined = wanted.asked.defined,
+                           .wanted = wanted.asked.wanted,
                            .replaced = {},
                            .exchanged = wanted.exchanged,
                            .histories = {},

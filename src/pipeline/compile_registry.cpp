@@ -41,7 +41,9 @@ void CompileRegistry::Ticket::fail(std::exception_ptr error, const detail::Flat&
   made->memory = pattern(closed_over, arguments);
   std::shared_ptr<const Failure> failure = std::move(made);
   std::lock_guard lock(registry_->mutex_);
-  if (record_->generation == registry_->generation_) registry_->failures_.push_back(failure);
+  if (record_->generation != registry_->generation_) return;
+  registry_->failures_.push_back(failure);
+  registry_->has_failures_.store(true, std::memory_order_release);
 }
 
 CompileRegistry::Ticket CompileRegistry::begin(const libtorch::ThreadState& thread,
@@ -79,6 +81,7 @@ CompileRegistry::Ticket CompileRegistry::begin(const libtorch::ThreadState& thre
 
 std::exception_ptr CompileRegistry::failure(const libtorch::ThreadState& thread,
                                             const detail::Flat& arguments) const {
+  if (!has_failures_.load(std::memory_order_acquire)) return nullptr;
   std::vector<std::shared_ptr<const Failure>> failures;
   {
     std::lock_guard lock(mutex_);
@@ -94,6 +97,7 @@ void CompileRegistry::forget() {
   std::vector<std::shared_ptr<const Failure>> forgotten;  // may own the last handle of a module
   std::lock_guard lock(mutex_);
   failures_.swap(forgotten);
+  has_failures_.store(false, std::memory_order_release);
   ++generation_;
 }
 

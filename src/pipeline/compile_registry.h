@@ -5,6 +5,7 @@
 
 #include <c10/core/UndefinedTensorImpl.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <memory>
@@ -76,6 +77,7 @@ class CompileRegistry {
   std::condition_variable finished_;
   std::vector<std::shared_ptr<UnderWay>> under_way_;
   std::vector<std::shared_ptr<const Failure>> failures_;
+  std::atomic<bool> has_failures_{false};  // read by every call that runs eagerly
   uint64_t additions_ = 0;   // to under_way_
   uint64_t generation_ = 0;  // counts forget()
 };

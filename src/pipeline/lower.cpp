@@ -1,9 +1,9 @@
 #include "pipeline/lower.h"
 
-#include "ops/own/write_in_backward.h"
 #include "partition/tangents/drop_tangents.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace tandem::pipeline {
 namespace {
@@ -12,14 +12,58 @@ bool all(const std::vector<bool>& flags) {
   return std::ranges::all_of(flags, [](bool is) { return is; });
 }
 
-/// By a hook or custom function: its data may be any by then, so nobody has to check it.
-bool is_only_written(const ir::Graph& graph, ir::ValueId input) {
-  return graph.value(input).output_uses() == 0 &&
-         std::ranges::all_of(graph.value(input).users(), [&](ir::NodeId id) {
-           const ir::Node& node = graph.node(id);
-           return ops::kWriteInBackward.is(node) &&
-                  *node.operands()[0].get_if<ir::ValueId>() == input;
-         });
+/// The tensor of the call whose version is compared when the value is read, if there is one.
+std::optional<ir::CallTensor> watched_by(const Saved::How& how) {
+  switch (how.as) {
+    case Saved::As::Undecided:
+    case Saved::As::Value:
+    case Saved::As::Copy:
+    case Saved::As::Itself:
+      return std::nullopt;
+    case Saved::As::Input:
+    case Saved::As::InputAsFound:
+    case Saved::As::WrittenInput:
+    case Saved::As::DataOfInput:
+      return ir::CallTensor::input(how.of);
+    case Saved::As::Result:
+      return ir::CallTensor::output(how.of);
+    case Saved::As::Base:
+      return ir::CallTensor::base(how.of);
+  }
+  return std::nullopt;
+}
+
+/// Fills in which saved values a backward reads, of which eager would look whether they were
+/// written, and what it uses up.
+void note_use_of_saved(const runtime::Artifact& artifact, const ir::Graph& graph,
+                       runtime::Backward& backward) {
+  const ir::Signature& signature = artifact.split.signature;
+  std::vector<Saved::How> kept;
+  for (const ir::Output& output : artifact.split.forward.outputs()) {
+    if (output.role.role == ir::Role::Saved)
+      kept.push_back(artifact.split.saved[static_cast<size_t>(output.role.index)].how);
+  }
+  for (ir::ValueId input : graph.inputs()) {
+    if (graph.input_role(input).role == ir::Role::Saved)
+      backward.reads.push_back(graph.value(input).has_users());
+  }
+  backward.checks = backward.reads;
+  if (signature.formulas.empty()) {
+    backward.uses_up = {std::ranges::count(backward.reads, true) > 0};
+    return;
+  }
+  const std::vector<bool> run = partition::formulas_run(signature, backward.asked);
+  for (size_t i = 0; i < run.size(); ++i)
+    backward.uses_up.push_back(run[i] && signature.formulas[i].saves);
+  // A formula that computes some of its gradients still looks at all that it has saved.
+  if (backward.asked.wanted.empty()) return;
+  for (size_t slot = 0; slot < kept.size() && slot < backward.checks.size(); ++slot) {
+    const std::optional<ir::CallTensor> watched = watched_by(kept[slot]);
+    for (size_t i = 0; i < run.size() && watched && !backward.checks[slot]; ++i) {
+      backward.checks[slot] =
+          run[i] && std::ranges::count(signature.formulas[i].reads, *watched) > 0;
+    }
+  }
 }
 
 /// Which tangents belong to each autograd node of a call, unless one node has them all.
@@ -39,10 +83,10 @@ std::vector<std::vector<bool>> tangents_of_parts(const std::vector<ir::TangentFa
 }  // namespace
 
 runtime::Backward lower_backward(const runtime::Artifact& artifact, const ir::Graph& whole,
-                                 const std::vector<bool>& defined, Backend& backend) {
-  runtime::Backward backward{.defined = defined};
-  if (!all(defined)) {
-    backward.graph = partition::drop_tangents(whole, defined, artifact.split.signature.effects);
+                                 const partition::Asked& asked, Backend& backend) {
+  runtime::Backward backward{.asked = asked};
+  if (!all(asked.defined) || !asked.wanted.empty()) {
+    backward.graph = partition::drop_tangents(whole, asked, artifact.split.signature);
   } else if (partition::has_arrival_marks(whole)) {
     backward.graph = whole;
     partition::drop_arrival_marks(*backward.graph);
@@ -51,13 +95,7 @@ runtime::Backward lower_backward(const runtime::Artifact& artifact, const ir::Gr
   }
   const ir::Graph& graph = backward.graph ? *backward.graph : whole;
   backward.kernels.ready = backend.compile(graph, backward_context(artifact));
-  for (ir::ValueId input : graph.inputs()) {
-    if (graph.input_role(input).role != ir::Role::Saved) continue;
-    const bool used = graph.value(input).has_users();
-    const bool only_written = used && is_only_written(graph, input);
-    backward.reads.push_back(used && !only_written);
-    backward.writes.push_back(only_written);
-  }
+  note_use_of_saved(artifact, graph, backward);
   return backward;
 }
 
@@ -65,7 +103,7 @@ runtime::Artifact lower(runtime::Artifact artifact, Backend& backend, StageLog& 
   const ir::Signature& signature = artifact.split.signature;
   const auto add = [&](const std::vector<bool>& defined) {
     artifact.backwards.push_back(
-        lower_backward(artifact, artifact.split.backward, defined, backend));
+        lower_backward(artifact, artifact.split.backward, {.defined = defined}, backend));
   };
   log.time("lower", [&] {
     artifact.forward.ready = backend.compile(artifact.split.forward, forward_context(artifact));

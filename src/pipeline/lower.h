@@ -13,9 +13,9 @@ namespace tandem::pipeline {
 /// time.
 runtime::Artifact lower(runtime::Artifact artifact, Backend& backend, StageLog& log);
 
-/// One backward of an artifact. `whole`: the graph of all tangents, as it was cut or as it was
-/// recorded again for a state of autocast.
+/// One backward of an artifact. `whole`: the graph of all tangents and gradients, as it was cut or
+/// as it was recorded again for a state of autocast.
 runtime::Backward lower_backward(const runtime::Artifact& artifact, const ir::Graph& whole,
-                                 const std::vector<bool>& defined, Backend& backend);
+                                 const partition::Asked& asked, Backend& backend);
 
 }  // namespace tandem::pipeline

@@ -10,6 +10,7 @@
 #include "pipeline/backward_compiler.h"
 #include "pipeline/lower.h"
 #include "pipeline/settings/options.h"
+#include "runtime/backward/generator_states.h"
 #include "runtime/bind.h"
 #include "runtime/with_fallback.h"
 #include "signature/read_signature.h"
@@ -83,6 +84,21 @@ void refuse_own_generators(const ir::Graph& graph) {
   }
 }
 
+std::vector<runtime::CallRow> call_rows(const std::vector<tracing::UserCall>& calls) {
+  std::vector<runtime::CallRow> rows;
+  for (const tracing::UserCall& call : calls)
+    rows.push_back({call.op_name(), call.setting_texts()});
+  return rows;
+}
+
+/// Of the calls of a function without a named module, the first that tells of training mode.
+std::optional<tracing::UserCall> unnamed_training(const std::vector<tracing::UserCall>& calls,
+                                                  const Options& options) {
+  if (!options.modules.empty()) return std::nullopt;
+  const auto it = std::ranges::find_if(calls, &tracing::UserCall::trains);
+  return it == calls.end() ? std::nullopt : std::optional(*it);
+}
+
 Captured capture_in(std::optional<tracing::Trace>& trace, const Program& program,
                     const detail::Flat& arguments, const Options& options, StageLog& log) {
   const std::vector<std::string> names = program.tensor_names(arguments);
@@ -93,7 +109,8 @@ Captured capture_in(std::optional<tracing::Trace>& trace, const Program& program
                   tracing::InputOptions{.known = known_tensors(options),
                                         .names = names,
                                         .retrace = std::move(retrace),
-                                        .own_tensors = program.own_tensors(arguments)},
+                                        .own_tensors = program.own_tensors(arguments),
+                                        .met_earlier = program.met_leaves->all()},
                   replacements);
     log.time("trace", [&] { captured.run = run_program(program, *trace); });
   };
@@ -116,12 +133,14 @@ Captured capture_in(std::optional<tracing::Trace>& trace, const Program& program
   }
   captured.result_constants.assign(trace->results().constants.begin(),
                                    trace->results().constants.end());
+  program.met_leaves->note(*trace);
   captured.counts.zero_fallbacks = trace->recording().metadata().counts().zeros;
   if (program.is_derived()) *program.derived_traces += captured.counts.traces;
   trace.reset();  // by now only whoever made a generator holds it
   refuse_own_generators(captured.joint.graph);
   if (kVerifyEveryStep) ir::verify(captured.joint.graph, "joint");
   log.dump("joint", captured.joint.graph);
+  captured.recorded = ir::structural_hash(captured.joint.graph);
   return captured;
 }
 
@@ -201,8 +220,12 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
   const std::shared_ptr<Backend> backend =
       runtime::with_fallback(options.backend.resolve(), program->backend_fallbacks);
 
+  const runtime::GeneratorStates generators{ir::Graph()};
   Captured captured = capture(*program, arguments, options, log, &counts.lifted);
+  const bool moves_generators = generators.have_moved();
   counts = captured.counts;
+  if (!program->is_derived())
+    counts.unnamed_training = unnamed_training(captured.run.calls, options);
   try {
     const std::vector<partition::DirectReads> reads = partition::direct_reads(captured.joint);
     run_passes(captured.joint.graph, chosen_decompositions(options), options.rounding, log,
@@ -218,11 +241,17 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
                                         .guards = guards.rows(),
                                         .result_constants = std::move(captured.result_constants),
                                         .fingerprint = captured.run.fingerprint,
-                                        .after_exchange = std::move(after_exchange)},
+                                        .after_exchange = std::move(after_exchange),
+                                        .recorded = captured.recorded,
+                                        .calls = call_rows(captured.run.calls)},
                                        *backend, log);
     log.finish();
-    return runtime::bind(std::move(artifact), std::move(guards), std::move(captured.joint.lifted),
-                         make_backward_compiler(backend, program, options, thread));
+    return runtime::bind(std::move(artifact),
+                         {.guards = std::move(guards),
+                          .lifted = std::move(captured.joint.lifted),
+                          .compiler = make_backward_compiler(backend, program, options, thread),
+                          .verify_every = options.verify_every,
+                          .moves_generators = moves_generators});
   } catch (...) {
     counts.lifted = std::move(captured.joint.lifted);
     throw;

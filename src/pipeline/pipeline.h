@@ -7,6 +7,7 @@
 #include "tandem/stages.h"
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@ struct CaptureCounts {
   int64_t traces = 1;  // runs of the function
   int64_t zero_fallbacks = 0;
   std::vector<at::Tensor> lifted{};  // by a compile that fails, until then
+  /// No module is named, and this is told that one is in training mode.
+  std::optional<tracing::UserCall> unnamed_training{};
 };
 
 /// What capture finds, beside the joint graph.
@@ -25,6 +28,7 @@ struct Captured {
   std::vector<detail::Constant> result_constants;
   CaptureCounts counts;
   ProgramRun run;
+  uint64_t recorded = 0;  // hash of the joint graph before the passes
 };
 
 /// trace, signature, joint: runs the user's function once; twice if only the first run could tell

@@ -30,6 +30,24 @@ std::vector<at::Tensor> exchange_states(const joint::Derivation& derivation,
 
 }  // namespace
 
+void MetLeaves::note(const tracing::Trace& trace) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(leaves_, [](const tracing::WeakTensor& leaf) { return leaf.expired(); });
+  for (size_t i = trace.argument_count(); i < trace.stand_ins().size(); ++i) {
+    const tracing::StandIn& one = trace.stand_ins()[i];
+    if (!one.requires_grad || !one.is_leaf) continue;
+    const auto is_it = [&](const auto& known) {
+      return known._unsafe_get_target() == one.real.unsafeGetTensorImpl();
+    };
+    if (std::ranges::none_of(leaves_, is_it)) leaves_.emplace_back(one.real.getIntrusivePtr());
+  }
+}
+
+std::vector<tracing::WeakTensor> MetLeaves::all() const {
+  const std::lock_guard lock(mutex_);
+  return leaves_;
+}
+
 size_t Program::own_tensors(const detail::Flat& arguments) const {
   return is_derived() ? derivations.front().arguments : arguments.tensors.size();
 }
@@ -97,7 +115,7 @@ ProgramRun run_program(const Program& program, tracing::Trace& trace) {
                  "\n  cause:  host code depends on something that has changed since",
                  "\n  remedy: run the call and its backward in the same state of modules and "
                  "variables");
-  ProgramRun run{.fingerprint = found};
+  ProgramRun run{.calls = trace.recording().user_calls(), .fingerprint = found};
   for (size_t i = 0; i < program.derivations.size(); ++i) {
     exchange_states(program.derivations[i], states[i]);
     const auto effects = i == 0 ? signature::Effects::Kept : signature::Effects::Dropped;

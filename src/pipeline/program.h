@@ -8,10 +8,23 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 namespace tandem::pipeline {
+
+/// Leaves that a function closes over, by name or not, as its traces have met them. Any thread.
+class MetLeaves {
+ public:
+  /// Of a trace that is over.
+  void note(const tracing::Trace& trace);
+  std::vector<tracing::WeakTensor> all() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<tracing::WeakTensor> leaves_;
+};
 
 /// What is traced: the user's function, or gradients of it of some order.
 struct Program {
@@ -32,6 +45,9 @@ struct Program {
   std::shared_ptr<std::atomic<int64_t>> backend_fallbacks =
       std::make_shared<std::atomic<int64_t>>(0);
 
+  /// The gradients of these are watched from the beginning of a trace. Shared in the same way.
+  std::shared_ptr<MetLeaves> met_leaves = std::make_shared<MetLeaves>();
+
   bool is_derived() const { return !derivations.empty(); }
   /// How many tensors the function itself takes; the rest of a list belongs to the derivations.
   size_t own_tensors(const detail::Flat& arguments) const;
@@ -41,6 +57,7 @@ struct Program {
 
 /// What one run of a program is known by afterwards.
 struct ProgramRun {
+  std::vector<tracing::UserCall> calls{};  // of the function itself, in order
   /// Tells one run of the function from another (fingerprint.h).
   uint64_t fingerprint = 0;
   /// Of a derived program: the last node of what calls before have done already.

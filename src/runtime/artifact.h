@@ -3,6 +3,7 @@
 #include "ir/text/attachments.h"
 #include "libtorch/thread_state.h"
 #include "partition/direct_reads.h"
+#include "partition/tangents/asked.h"
 #include "runtime/guards/guard_rows.h"
 #include "tandem/backend.h"
 #include "tandem/stages.h"
@@ -30,13 +31,21 @@ struct Kernels {
   ir::Bytes stored{};  // what Executable::save() said
 };
 
-/// The backward for one set of defined tangents, in one state of autocast.
+/// One backward of an entry: for some tangents and gradients, in one state of autocast.
 struct Backward {
-  std::vector<bool> defined;            // one per tangent of the signature
-  libtorch::AutocastState autocast{};   // that it was recorded again for, if that is on
-  std::optional<ir::Graph> graph{};     // what was lowered; none: the whole backward as it is
-  std::vector<bool> reads{}, writes{};  // which saved values; which it writes and does not read
+  partition::Asked asked;
+  libtorch::AutocastState autocast{};  // that it was recorded again for, if that is on
+  std::optional<ir::Graph> graph{};    // what was lowered; none: the whole backward as it is
+  std::vector<bool> reads{};           // which saved values
+  std::vector<bool> checks{};          // of which eager looks whether they were written
+  std::vector<bool> uses_up{};  // by formula of the signature: it runs, and eager runs it once
   Kernels kernels{};
+};
+
+/// An op that the function called, and what it was told beside tensors: `dropout`, `p=0.5`.
+struct CallRow {
+  std::string op;
+  std::vector<std::string> settings{};
 };
 
 /// An entry as data: all that runs it, except the tensors, modules and generators of the process.
@@ -56,6 +65,10 @@ struct Artifact {
   /// How the backward reads each input to which set_data() has given other data. None: nobody has
   /// looked at the graph as it was recorded.
   std::vector<partition::ReadAs> after_exchange{};
+  /// What a check compares the function with: a hash of the joint graph as it was recorded, before
+  /// any pass, and for words about a difference the calls in their order.
+  uint64_t recorded = 0;
+  std::vector<CallRow> calls{};
   Kernels forward{};
   std::vector<Backward> backwards{};  // that of all tangents first; none in an inference entry
 };

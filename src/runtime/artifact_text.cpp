@@ -14,9 +14,9 @@ using ir::Field;
 constexpr std::array<std::string_view, 2> words(const Rounding*) { return {"eager", "fast"}; }
 constexpr std::array<std::string_view, 2> words(const Random*) { return {"eager", "fast"}; }
 
-constexpr std::array<std::string_view, 9> words(const Saved::As*) {
+constexpr std::array<std::string_view, 10> words(const Saved::As*) {
   return {"undecided",     "value",         "copy",   "input", "input_as_found",
-          "written_input", "data_of_input", "result", "base"};
+          "written_input", "data_of_input", "result", "base",  "itself"};
 }
 constexpr auto fields(const Saved::How*) {
   return std::tuple(Field{"as", &Saved::How::as}, Field{"of", &Saved::How::of});
@@ -46,6 +46,14 @@ constexpr std::array<std::string_view, 3> words(const ReadAs*) {
 
 }  // namespace tandem
 
+namespace tandem::partition {
+
+constexpr auto fields(const Asked*) {
+  return std::tuple(Field{"defined", &Asked::defined}, Field{"wanted", &Asked::wanted});
+}
+
+}  // namespace tandem::partition
+
 namespace tandem::runtime {
 
 constexpr auto fields(const AllowedDifferences*) {
@@ -56,9 +64,13 @@ constexpr auto fields(const AllowedDifferences*) {
 constexpr auto fields(const Kernels*) { return std::tuple(Field{"stored", &Kernels::stored}); }
 constexpr auto fields(const Backward*) {
   using F = Backward;
-  return std::tuple(Field{"defined", &F::defined}, Field{"autocast", &F::autocast},
+  return std::tuple(Field{"asked", &F::asked}, Field{"autocast", &F::autocast},
                     Field{"graph", &F::graph}, Field{"reads", &F::reads},
-                    Field{"writes", &F::writes}, Field{"kernels", &F::kernels});
+                    Field{"checks", &F::checks}, Field{"uses_up", &F::uses_up},
+                    Field{"kernels", &F::kernels});
+}
+constexpr auto fields(const CallRow*) {
+  return std::tuple(Field{"op", &CallRow::op}, Field{"settings", &CallRow::settings});
 }
 constexpr auto fields(const Artifact*) {
   using F = Artifact;
@@ -67,7 +79,8 @@ constexpr auto fields(const Artifact*) {
       Field{"allowed", &F::allowed}, Field{"joint", &F::joint}, Field{"split", &F::split},
       Field{"guards", &F::guards}, Field{"result_constants", &F::result_constants},
       Field{"fingerprint", &F::fingerprint}, Field{"after_exchange", &F::after_exchange},
-      Field{"forward", &F::forward}, Field{"backwards", &F::backwards});
+      Field{"recorded", &F::recorded}, Field{"calls", &F::calls}, Field{"forward", &F::forward},
+      Field{"backwards", &F::backwards});
 }
 
 namespace {
@@ -142,12 +155,20 @@ void check(const Artifact& artifact) {
               guards.groups.size() == signature.groups.size() &&
               none_or(artifact.after_exchange.size(), signature.inputs.size()) &&
               artifact.backwards.empty() != signature.training && rows_fit(guards, signature);
+  for (const ir::FormulaFacts& formula : signature.formulas) {
+    fits = fits && all_in(formula.tangents, signature.tangents) &&
+           all_in(formula.next, signature.formulas) &&
+           all_in(formula.gradients, signature.gradients);
+  }
   for (size_t i = lifted; i < signature.inputs.size() && fits; ++i) {
     fits = is_in(signature.inputs[i].role.index, guards.arguments);
   }
   for (const Backward& backward : artifact.backwards) {
-    fits = fits && backward.defined.size() == signature.tangents.size() &&
-           backward.reads.size() == saved && backward.writes.size() == saved;
+    const std::vector<bool>& wanted = backward.asked.wanted;
+    fits = fits && backward.asked.defined.size() == signature.tangents.size() &&
+           (wanted.empty() || wanted.size() == signature.gradients.size()) &&
+           backward.reads.size() == saved && backward.checks.size() == saved &&
+           backward.uses_up.size() == std::max<size_t>(1, signature.formulas.size());
   }
   TANDEM_REQUIRE(fits, "read", "the parts of a stored entry do not fit each other",
                  "\n  remedy: store it again");

@@ -44,15 +44,13 @@ std::shared_ptr<const EntryState> bind(Artifact artifact, Bindings bindings) {
   }
   Guards guards(artifact.guards, artifact.split.signature, bindings.lifted,
                 std::move(bindings.watched));
-  return bind(std::move(artifact), std::move(guards), std::move(bindings.lifted),
-              std::move(bindings.compiler));
+  return bind(std::move(artifact), {.guards = std::move(guards),
+                                    .lifted = std::move(bindings.lifted),
+                                    .compiler = std::move(bindings.compiler)});
 }
 
-std::shared_ptr<const EntryState> bind(Artifact artifact, Guards guards,
-                                       std::vector<at::Tensor> lifted,
-                                       std::shared_ptr<BackwardCompiler> compiler) {
-  return std::make_shared<const EntryState>(std::move(artifact), std::move(guards),
-                                            std::move(lifted), std::move(compiler));
+std::shared_ptr<const EntryState> bind(Artifact artifact, Connections connections) {
+  return std::make_shared<const EntryState>(std::move(artifact), std::move(connections));
 }
 
 }  // namespace tandem::runtime

@@ -23,8 +23,6 @@ struct Bindings {
 std::shared_ptr<const EntryState> bind(Artifact artifact, Bindings bindings);
 
 /// The same in the process that has just traced it: its guards are there already.
-std::shared_ptr<const EntryState> bind(Artifact artifact, Guards guards,
-                                       std::vector<at::Tensor> lifted,
-                                       std::shared_ptr<BackwardCompiler> compiler);
+std::shared_ptr<const EntryState> bind(Artifact artifact, Connections connections);
 
 }  // namespace tandem::runtime

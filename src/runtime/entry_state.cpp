@@ -9,16 +9,18 @@
 
 namespace tandem::runtime {
 
-EntryState::EntryState(Artifact artifact, Guards guards, std::vector<at::Tensor> lifted,
-                       std::shared_ptr<BackwardCompiler> compiler)
+EntryState::EntryState(Artifact artifact, Connections connections)
     : artifact_(std::move(artifact)),
-      lifted_(std::move(lifted)),
+      lifted_(std::move(connections.lifted)),
+      first_gradients_(signature(), lifted_),
       plan_(make_call_plan(artifact_.split)),
-      guards_(std::move(guards)),
+      guards_(std::move(connections.guards)),
       has_checks_(ops::has_run_time_checks(artifact_.split.forward)),
-      gradients_(signature().training ? compiler : nullptr, guards_.were_loaded()) {
+      checks_(connections.verify_every),
+      moves_generators_(connections.moves_generators),
+      gradients_(signature().training ? connections.compiler : nullptr, guards_.were_loaded()) {
   if (!signature().training) return;
-  backward_ = std::make_unique<BackwardKernels>(artifact_, std::move(compiler));
+  backward_ = std::make_unique<BackwardKernels>(artifact_, std::move(connections.compiler));
   if (gradients_.can_make()) {
     primals_ = make_primal_plan(joint(), split(), plan_);
     keeps_primals_ = true;
@@ -115,6 +117,7 @@ std::ostream& operator<<(std::ostream& out, const Miss& miss) { return out << mi
 std::ostream& operator<<(std::ostream& out, const Stats& stats) {
   out << stats.calls << " calls, " << stats.hits << " hits, " << stats.traces << " traces, "
       << stats.compiles << " compiles, " << stats.entries << " entries";
+  if (stats.checks) out << ", " << stats.checks << " checks";
   if (stats.evictions) out << ", " << stats.evictions << " evictions";
   if (stats.eager_calls) out << ", " << stats.eager_calls << " eager calls";
   if (stats.backend_fallbacks) out << ", " << stats.backend_fallbacks << " backend fallbacks";

@@ -8,6 +8,8 @@
 #include "runtime/backward/primals.h"
 #include "runtime/call/call_plan.h"
 #include "runtime/call/pool.h"
+#include "runtime/check_schedule.h"
+#include "runtime/first_gradients.h"
 #include "runtime/guards/guards.h"
 #include "runtime/peak_meter.h"
 #include "tandem/entry.h"
@@ -20,14 +22,22 @@
 
 namespace tandem::runtime {
 
+/// What ties an entry to its process.
+struct Connections {
+  Guards guards;
+  std::vector<at::Tensor> lifted{};
+  std::shared_ptr<BackwardCompiler> compiler{};  // null: no backward but those of the artifact
+  int64_t verify_every = 0;                      // as in Options
+  bool moves_generators = false;                 // host code of the function seeds or sets them
+};
+
 /// One specialisation: graphs, kernels, plan and guards. Immutable once built, but for a counter
 /// and the lists that it keeps between calls; lives as long as an autograd node of one of its
 /// calls.
 class EntryState {
  public:
   /// By bind(): everything in the artifact is ready to run.
-  EntryState(Artifact artifact, Guards guards, std::vector<at::Tensor> lifted,
-             std::shared_ptr<BackwardCompiler> compiler);
+  EntryState(Artifact artifact, Connections connections);
 
   const Artifact& artifact() const { return artifact_; }
   /// With the backwards that calls have met since: what to store.
@@ -45,8 +55,11 @@ class EntryState {
   bool has_checks() const { return has_checks_; }
   const std::string& backend_name() const { return artifact_.backend; }
 
-  /// For verify_every: how many calls have been counted, this one included.
-  int64_t count_call() const { return calls_.fetch_add(1, std::memory_order_relaxed) + 1; }
+  /// Counts the calls that the entry serves.
+  CheckSchedule& checks() const { return checks_; }
+  bool moves_generators() const { return moves_generators_; }
+
+  FirstGradients& first_gradients() const { return first_gradients_; }
 
   bool keeps_primals() const { return keeps_primals_; }
   /// There is something to take before the kernels run.
@@ -81,11 +94,13 @@ class EntryState {
  private:
   const Artifact artifact_;
   std::vector<at::Tensor> lifted_;
+  mutable FirstGradients first_gradients_;
   CallPlan plan_;
   Guards guards_;
   bool has_checks_ = false;
   std::unique_ptr<BackwardKernels> backward_;  // null in an inference entry
-  mutable std::atomic<int64_t> calls_{0};
+  mutable CheckSchedule checks_;
+  bool moves_generators_ = false;
   mutable EdgePool edge_pool_;
   mutable Pool<FoundMemories> memory_pool_;
   mutable PeakMeter peak_meter_;

@@ -1,7 +1,9 @@
 #include "signature/input_checks.h"
 
 #include "base/error.h"
+#include "libtorch/slot_watch.h"
 #include "ops/memory/shares_memory.h"
+#include "tracing/inputs/gradient_slots.h"
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/function.h>
@@ -41,32 +43,22 @@ void check_storage(const tracing::Trace& trace, const StandIn& stand_in,
   }
 }
 
-/// Reads and writes of `.grad()` inside: a gradient of an input shows up as an input, or a stand-in
-/// has one.
+/// Gradients that the function has not asked for by `.grad()`: the program has kept one, or an
+/// unnamed optimizer has shown it to an op.
 void check_gradients(const tracing::Trace& trace) {
   // By storage: optimizers reach gradients through `.data()`, which is another tensor on the same
   // memory.
   std::unordered_map<const c10::StorageImpl*, const StandIn*> owner_of_grad;
   for (const StandIn& stand_in : trace.stand_ins()) {
-    if (stand_in.tensor.is_leaf() && stand_in.tensor.grad().defined()) {
-      TANDEM_UNSUPPORTED("trace", "backward() inside the compiled function accumulates into ",
-                         trace.name_of(stand_in),
-                         "\n  remedy: return the loss and call backward() on it outside, or use "
-                         "torch::autograd::grad inside");
-    }
-    if (!stand_in.real.is_leaf()) continue;
-    if (const at::Tensor& grad = stand_in.real.grad(); grad.defined()) {
+    const at::Tensor& grad = libtorch::noted_gradient(stand_in.real);
+    if (stand_in.real.is_leaf() && grad.defined() && grad.has_storage())
       owner_of_grad.emplace(grad.storage().unsafeGetStorageImpl(), &stand_in);
-    }
   }
   for (const StandIn& stand_in : trace.stand_ins()) {
     const auto it = owner_of_grad.find(stand_in.real.storage().unsafeGetStorageImpl());
     if (it == owner_of_grad.end()) continue;
     if (trace.recording().graph().input_role(stand_in.input).role == ir::Role::UserInput) continue;
-    TANDEM_UNSUPPORTED(
-        "trace", "the compiled function uses .grad() of ", trace.name_of(*it->second),
-        "\n  remedy: step optimizers and clip gradients outside the compiled function, or pass "
-        "the gradient as an argument");
+    throw UnsupportedError("trace", tracing::gradient_refusal(trace.name_of(*it->second), {}));
   }
 }
 
@@ -116,8 +108,16 @@ void check_expanded(const tracing::Trace& trace, const StandIn& stand_in,
   }
 }
 
-/// A write through one input must be seen through another that shares its memory. Stand-ins share
-/// it within a group; a tensor that a trace meets late for the second time is in none.
+/// Related, but in no group together. The write of a view that has its base to itself is recorded
+/// on the base, where others find it that are no view of it in the trace.
+bool stand_apart(const tracing::Trace& trace, const StandIn& written, const StandIn& other) {
+  if (ops::shares_memory(written.real, other.real)) return true;
+  return trace.inputs().are_related(written, other) && (written.group < 0 || other.group >= 0);
+}
+
+/// A write through one input must be seen through another that shares its memory, and in the
+/// history of another view of the same tensor. Stand-ins see to it within a group; a tensor that a
+/// trace meets late for the second time is in none.
 void check_overlap(const tracing::Trace& trace, const ir::Signature& signature,
                    const std::vector<size_t>& order) {
   for (size_t i = 0; i < order.size(); ++i) {
@@ -126,12 +126,15 @@ void check_overlap(const tracing::Trace& trace, const ir::Signature& signature,
     for (size_t j = 0; j < order.size(); ++j) {
       if (signature.inputs[j].duplicate_of >= 0) continue;  // the first of them says it all
       const StandIn& other = trace.stand_ins()[order[j]];
-      if (!ops::shares_memory(written.real, other.real)) continue;
-      if (signature.inputs[i].group >= 0 &&
-          signature.inputs[i].group == signature.inputs[j].group) {
+      if (i == j || (signature.inputs[i].group >= 0 &&
+                     signature.inputs[i].group == signature.inputs[j].group)) {
         continue;
       }
-      TANDEM_UNSUPPORTED("signature", trace.name_of(written), " is written and shares memory with ",
+      if (!stand_apart(trace, written, other)) continue;
+      TANDEM_UNSUPPORTED("signature", trace.name_of(written),
+                         ops::shares_memory(written.real, other.real)
+                             ? " is written and shares memory with "
+                             : " is written and is a view of the same tensor as ",
                          trace.name_of(other),
                          base::detail_line("at", trace.line_of(written.tensor)),
                          base::detail_line("cause", overlap_cause(trace, written, other)),

@@ -127,7 +127,7 @@ class Reader {
     if (auto it = input_of_storage_.find(storage_of(tensor)); it != input_of_storage_.end()) {
       facts.kind = ir::OutputKind::AliasOfInput;
       facts.source = it->second;
-      if (place_on_leaf(tensor, index, facts)) return facts;
+      if (place_on_own_root(tensor, index, facts)) return facts;
       const bool custom =
           facts.requires_grad && made_by_custom_function(tensor, history_of_input_[it->second]);
       facts.of_custom_function = custom && is_custom_view(tensor);
@@ -150,15 +150,16 @@ class Reader {
     return facts;
   }
 
-  /// A view of a tensor on an input's memory that the function made a leaf.
-  bool place_on_leaf(const at::Tensor& tensor, int64_t index, ir::OutputFacts& facts) {
-    if (!tensor.is_view() || !facts.requires_grad) return false;
+  /// A view of a tensor on an input's memory that autograd does not know to be related to the
+  /// input: the function made it a leaf, or detached it and wrote it by a differentiable op.
+  bool place_on_own_root(const at::Tensor& tensor, int64_t index, ir::OutputFacts& facts) {
+    if (!tensor.is_view() || !facts.requires_grad || facts.made_leaf) return false;
     const at::Tensor root(tensor._base());
     const bool came_in = input_of_tensor_.contains(root.unsafeGetTensorImpl()) ||
                          std::ranges::any_of(trace_.groups(), [&](const tracing::Group& group) {
                            return group.tensor.is_same(root);
                          });
-    if (!is_made_leaf(root) || came_in) return false;
+    if (!root.requires_grad() || came_in) return false;
     if (made_by_custom_function(tensor)) return false;
     const auto output = index_of_result_.find(root.unsafeGetTensorImpl());
     if (output == index_of_result_.end()) refuse_root(root, index);

@@ -310,7 +310,10 @@ class Replays {
         facts.source = *input;
         require_replayable(facts, *input, index);
         const bool detached = !detaches && is_stranger(result, at == value, *input);
-        replay(ir::CallTensor::input(*input), false, at, value, index, detached);
+        // Eager's view was taken before the write. Taken after it, it would have a gradient.
+        const ir::InputFacts& source = reading_.signature.inputs[static_cast<size_t>(*input)];
+        const bool before_writes = !source.metadata_changed && tracing::leads_nowhere(result);
+        replay(ir::CallTensor::input(*input), before_writes, at, value, index, detached);
         return true;
       }
       const ir::Node* view = view_op(graph_, at);

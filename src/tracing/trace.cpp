@@ -9,7 +9,6 @@
 #include "tracing/recording/traced_tensor.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
-#include <ATen/SequenceNumber.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -19,7 +18,6 @@ Trace::Trace(const detail::Flat& arguments, InputOptions options,
              std::span<const Replacement> replacements)
     : recording_(&inputs_),
       inputs_(recording_, std::move(options)),
-      first_sequence_number_(at::sequence_number::peek()),
       state_((register_hooks(), recording_)) {
   arguments_ = inputs_.add_arguments(arguments, replacements);
 }
@@ -36,13 +34,22 @@ void Trace::run(const detail::FlatFunction& function) {
                          "function has written before",
                          "\n  remedy: pass the tensor to the compiled function as an argument");
     }
+    inputs_.require_not_refused();
+    if (const std::optional<std::string> name = inputs_.put_back_gradients())
+      throw UnsupportedError("trace", gradient_refusal(*name, {}));
+  } catch (const UnsupportedError&) {
+    before.apply();
+    inputs_.leave();
+    throw;
   } catch (const c10::Error& error) {
     before.apply();
     inputs_.leave();
+    inputs_.require_not_refused();
     explain(error);
   } catch (...) {
     before.apply();
     inputs_.leave();
+    inputs_.require_not_refused();
     throw;
   }
   const libtorch::ThreadState after = libtorch::ThreadState::now();
@@ -62,8 +69,8 @@ void Trace::run(const detail::FlatFunction& function) {
   for (const at::Tensor& result : results_.tensors) {
     if (result.defined()) keep_history(result);
   }
-  redirect_edges(inputs_, {results_.tensors.data(), results_.tensors.size()},
-                 first_sequence_number_);
+  redirect_edges(inputs_,
+                 std::span<const at::Tensor>(results_.tensors.data(), results_.tensors.size()));
 }
 
 /// Inside its handler: throws the error again, or what it means.
@@ -77,12 +84,12 @@ void Trace::explain(const c10::Error& error) const {
           "trace",
           "the function reads the data of a tensor (data_ptr, accessor, printing), "
           "which a trace does not have",
-          where(), "\n  libtorch: ", text,
+          where(),
           "\n  remedy:   read it outside the compiled function, or compute with tensor ops");
     case libtorch::ErrorMeaning::UnfollowedWrite:
       TANDEM_UNSUPPORTED(
           "trace", "an op writes or returns one of its arguments and has no functional form",
-          where(), "\n  libtorch: ", text,
+          where(),
           "\n  remedy:   register an op that returns a new tensor, or call it outside the "
           "compiled function");
     case libtorch::ErrorMeaning::UnfollowedView:
@@ -99,6 +106,7 @@ void Trace::explain(const c10::Error& error) const {
       TANDEM_UNSUPPORTED(
           "trace", "resize_() makes a tensor grow while a view or alias shows its memory", where(),
           "\n  remedy:   take the view after resize_(), or of a copy (clone())");
+    case libtorch::ErrorMeaning::KernelRefuses:
     case libtorch::ErrorMeaning::InferenceView:
       throw;
   }

@@ -63,8 +63,7 @@ class Trace {
   Recording recording_;
   Inputs inputs_;
   std::optional<bool> grad_mode_after_;
-  const uint64_t first_sequence_number_;  // of autograd nodes made here
-  detail::Flat arguments_;                // stand-ins
+  detail::Flat arguments_;  // stand-ins
   detail::Flat results_;
   TracingState state_;  // last: the thread leaves the tracing state before anything above dies
 };

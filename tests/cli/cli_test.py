@@ -195,6 +195,17 @@ class Split(ToolTest):
             "# computed again: 1 value, 16 bytes\n"
             "#             16  %c: aten.cos is cheap, made from %x\n"))
 
+    def test_min_cut_asks_the_backend(self):
+        name = self.file(JOINT)
+        fused, alone = (self.run_tool("split", name, "--partitioner", "min_cut", "--backend", backend).stderr
+                        for backend in ("llvm", "eager"))
+        self.assertIn("# computed again: 1 value, 16 bytes\n", fused)
+        self.assertNotIn("# computed again", alone)
+        self.assertEqual(self.run_tool("split", name, "--partitioner", "min_cut").stderr, fused)
+        self.expect("split", name, "--backend", "abacus", code=WRONG_USAGE,
+                    error='usage: --backend: no backend is called "abacus"\n'
+                          f'  known:  {", ".join(Info.backends(self))}\n  remedy: see tandem split --help\n')
+
     def test_the_default_saves_what_the_backward_reads(self):
         self.assertIn("# saved: 2 values, 16 bytes\n", self.run_tool("split", self.file(JOINT)).stderr)
 
@@ -209,6 +220,12 @@ class Run(ToolTest):
                         "  output 0         f32[4, 4]                mean 2  min 2  max 2\n"
                         "graph h: 0 nodes on backend eager\n"
                         "  output 0         f32[2]                   {0, 0}\n")
+
+    def test_another_backend_gives_the_same_bits_where_all_promise_them(self):
+        name = self.file(CLEAN)
+        on_llvm, on_eager = (self.run_tool("run", name, "--backend", backend).stdout for backend in ("llvm", "eager"))
+        self.assertEqual(on_eager, on_llvm.replace("on backend llvm", "on backend eager"))
+        self.assertEqual(on_eager, self.run_tool("run", name).stdout)
 
     def test_a_seed_gives_the_same_numbers_and_another_seed_others(self):
         name = self.file(IDENTITY)

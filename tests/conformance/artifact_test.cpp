@@ -321,6 +321,21 @@ TEST_F(Stored, WithoutACompilerOnlyTheBackwardsOfTheArtifact) {
   EXPECT_TRUE(at::allclose(torch::autograd::grad({sum}, {x_})[0], x_.exp() + x_.cos()));
 }
 
+TEST_F(Stored, WithoutACompilerABackwardForSomeInputsIsThatForAll) {
+  const detail::FlatFunction flat = detail::Typed<Tensors(at::Tensor, at::Tensor)>::flat_function(
+      [](const at::Tensor& x, const at::Tensor& y) { return Tensors{x.exp() * y}; });
+  pipeline::StageLog log("artifact", {});
+  pipeline::CaptureCounts counts;
+  const at::Tensor y = torch::ones({3}).requires_grad_();
+  const auto compiled = pipeline::compile_entry(std::make_shared<pipeline::Program>(flat),
+                                                detail::flatten(x_, y), {}, log, counts);
+  const auto entry = runtime::bind(
+      runtime::read_artifact(runtime::write_artifact(compiled->artifact_by_now())), {});
+  const at::Tensor result = runtime::call(entry, detail::flatten(x_, y)).tensors[0];
+  EXPECT_TRUE(at::equal(torch::autograd::grad({result.sum()}, {y}, {}, true)[0], x_.exp()));
+  EXPECT_TRUE(at::equal(torch::autograd::grad({result.sum()}, {x_})[0], x_.exp()));
+}
+
 /// An entry with two results, of which a call has differentiated the first alone and, in an
 /// autocast region, both: stored and read again, it does so without a compiler.
 TEST_F(Stored, BackwardsThatCallsHaveMetAreStoredToo) {

@@ -42,6 +42,8 @@ std::vector<Category> all_categories() {
       partial_backwards(),
       exchanged_data(),
       lazy_views(),
+      parted_views(),
+      written_aliases(),
   };
 }
 

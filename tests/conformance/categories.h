@@ -39,11 +39,13 @@ Category one_pass_programs();
 Category ordering_nodes();
 Category output_alias();
 Category partial_backwards();
+Category parted_views();
 Category partition_default();
 Category partition_min_cut();
 Category random_numbers();
 Category synthetic_base();
 Category tangents();
 Category tracing_front_end();
+Category written_aliases();
 
 }  // namespace tandem::conformance

@@ -129,6 +129,8 @@ Settings raising_what_eager_raises(void (*body)()) {
     body();
   } catch (const c10::Error& error) {
     settings.raises = error.what_without_backtrace();
+  } catch (const std::runtime_error& error) {
+    settings.raises = error.what();
   }
   return settings;
 }
@@ -584,6 +586,78 @@ Category fuzz_found() {
                 return {a[0] * 2};
               },
               raising_what_eager_raises([] { at::ones({1, 1}, at::kBFloat16).trace(); })),
+          judged(
+              "distances of bfloat16 rows that nobody reads", leaves({{1, 3}}),
+              [](Tensors& a) -> Tensors {
+                const at::Tensor rows = a[0].to(at::kBFloat16);
+                at::cdist(rows, rows);
+                return {a[0] * 2};
+              },
+              raising_what_eager_raises([] {
+                const at::Tensor rows = at::ones({1, 3}, at::kBFloat16);
+                at::cdist(rows, rows);
+              })),
+          judged(
+              "write of a number that does not fit, which nobody reads", plain({{3}}),
+              [](Tensors& a) -> Tensors {
+                const at::Tensor counts = a[0].argmin();
+                counts.masked_fill_(counts.ne(0), 1e39);
+                return {a[0] * 2};
+              },
+              raising_what_eager_raises(
+                  [] { at::ones({3}, at::kLong).masked_fill_(at::ones({3}, at::kBool), 1e39); })),
+          judged("write of a number that does not fit, which eager wraps", plain({{3}}),
+                 [](Tensors& a) -> Tensors {
+                   a[0].to(at::kHalf).mul(1e39);
+                   return {a[0].to(at::kByte).add(300)};
+                 }),
+          judged(
+              "number that does not fit, before a view that nobody may ask for its history",
+              leaves({{1, 1}}),
+              [](Tensors& a) -> Tensors {
+                at::Tensor view;
+                {
+                  const torch::NoGradGuard no_grad;
+                  view = a[0].unsqueeze(0).mul_(1.25);
+                }
+                at::full({2}, 300.0, at::kChar);
+                return {view};
+              },
+              raising_what_eager_raises([] { at::full({2}, 300.0, at::kChar); })),
+          judged(
+              "strided view beyond the memory of an argument, which nobody reads", leaves({{1}}),
+              [](Tensors& a) -> Tensors {
+                a[0].as_strided({2, 2}, {2, 1}, 4);
+                return {a[0] * 2};
+              },
+              raising_what_eager_raises([] { at::ones({1}).as_strided({2, 2}, {2, 1}, 4); })),
+          judged(
+              "strided view beyond an argument, within its memory",
+              [] {
+                const at::Tensor whole = torch::randn({12});
+                return Inputs{{whole.slice(0, 0, 1)}, {}, {whole}};
+              },
+              [](Tensors& a) -> Tensors {
+                a[0].as_strided({2, 2}, {2, 1}, 4);
+                return {a[0].as_strided({2, 2}, {2, 1}, 5) * 2};
+              }),
+          judged(
+              "view of a detached alias that a write gave a history", leaves({{2, 2}}),
+              [](Tensors& a) -> Tensors {
+                return {a[0].detach().mul_(1.0).sub_(a[0]).movedim(0, 1)};
+              },
+              refused_with("parted from other results by detach()")),
+          judged(
+              "view of a detached alias that a write gave a history, beside it", leaves({{2, 2}}),
+              [](Tensors& a) -> Tensors {
+                const at::Tensor alias = a[0].detach().mul_(1.0).sub_(a[0]);
+                return {alias.movedim(0, 1) * 2, alias.movedim(0, 1), alias};
+              },
+              [] {
+                Settings settings;
+                settings.own_view_nodes = true;
+                return settings;
+              }()),
           judged("sum with a derivative that vanishes, of other strides", leaves({{2, 2}}),
                  [](Tensors& a) -> Tensors {
                    const at::Tensor x = a[0].flatten().repeat({2}).slice(0, 0, 6);
@@ -698,6 +772,43 @@ Category fuzz_found() {
                                         }),
                            refused_with("exists only while the function runs"));
            }},
+          judged(
+              "leaf that gets other sizes without grad", leaves({{2}}),
+              [](Tensors& a) -> Tensors {
+                {
+                  const torch::NoGradGuard no_grad;
+                  a[0].unsqueeze_(0);
+                }
+                return {a[0] * 2};
+              },
+              refused_with("is a leaf that gets other sizes in place, and a gradient flows to it")),
+          judged(
+              "largest, smallest and middle element with an infinite gradient",
+              [] {
+                const at::Tensor x = torch::tensor({0.0F, 2.0F, 0.0F}).requires_grad_();
+                return Inputs{{x, torch::tensor({-3.0F, 0.0F, 1.0F}).requires_grad_()}, {x}, {}};
+              },
+              [](Tensors& a) -> Tensors {
+                return {a[0].min().sqrt(), (a[0] - 2).max().abs().sqrt(), a[1].median().sqrt(),
+                        a[1].nanmedian().sqrt()};
+              }),
+          judged("draw into windows of a transposed argument that were written", plain({{2, 3}}),
+                 [](Tensors& a) -> Tensors {
+                   const at::Tensor windows = a[0].t().unfold(-2, 1, 1);
+                   windows.div_(2).bernoulli_(0.5);
+                   return {windows};
+                 }),
+          judged(
+              "mask that does not fit", plain({{2}}),
+              [](Tensors& a) -> Tensors {
+                a[0].masked_fill_(torch::ones({2, 4}, at::kBool), 0.5);
+                return {a[0]};
+              },
+              [] {
+                Settings settings;
+                settings.raises = "tensor a (2) must match the size of tensor b (4)";
+                return settings;
+              }()),
           judged(
               "second gradients of several results, where a norm of equal numbers leaves only "
               "rounding",

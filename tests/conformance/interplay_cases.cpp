@@ -1,5 +1,6 @@
 #include "conformance/categories.h"
 #include "conformance/inputs.h"
+#include "conformance/variants.h"
 
 #include <gtest/gtest.h>
 
@@ -448,6 +449,28 @@ std::vector<Case> modes() {
   };
 }
 
+/// A list of views of one tensor is written: docs/reference/differences.md, "Nodes".
+void list_of_views_written(Session&) {
+  const auto program = [](const at::Tensor& a, const at::Tensor& b) {
+    at::_foreach_mul_({a, b}, 2.0);
+    return a + b;
+  };
+  const auto compiled = tandem::compile(program);
+  for (const bool here : {false, true}) {
+    const at::Tensor x = leaf({4}), base = x * 0.5;
+    const at::Tensor first = base.narrow(0, 0, 2), last = base.narrow(0, 2, 2);
+    const at::Tensor sum = here ? compiled(first, last) : program(first, last);
+    const auto gradient = [](const at::Tensor& of, const at::Tensor& in) {
+      return torch::autograd::grad({of.sum()}, {in}, {}, true, false, /*allow_unused=*/true)[0];
+    };
+    EXPECT_EQ(gradient(first, base).defined(), here);
+    EXPECT_TRUE(gradient(last, base).defined());
+    EXPECT_TRUE(at::equal(gradient(first, x), torch::tensor({1.0F, 1.0F, 0.0F, 0.0F})));
+    EXPECT_TRUE(at::equal(gradient(last, x), torch::tensor({0.0F, 0.0F, 1.0F, 1.0F})));
+    EXPECT_TRUE(at::equal(gradient(sum, x), torch::ones({4})));
+  }
+}
+
 }  // namespace
 
 Category interplay() {
@@ -455,6 +478,7 @@ Category interplay() {
   for (const auto& list : {shared_memory(), ops(), geometry(), modes()}) {
     category.cases.insert(category.cases.end(), list.begin(), list.end());
   }
+  category.cases.push_back({"list of views of one tensor that is written", list_of_views_written});
   return category;
 }
 

@@ -218,6 +218,82 @@ std::vector<Case> arguments() {
   };
 }
 
+/// What is taken of a leaf that is a view is, for autograd, a view of the flat tensor.
+std::vector<Case> views_of_slices() {
+  const auto taken_without_grad = [](const at::Tensor& slice) {
+    const torch::NoGradGuard no_grad;
+    return slice.view({2, 2});
+  };
+  Settings strided;
+  strided.own_view_nodes = true;
+  return {
+      judged("a view of a slice, taken without grad, is written in grad mode", slices,
+             [=](Tensors& a) -> Tensors {
+               taken_without_grad(a[0]).mul_(3);
+               return {a[1] * 2};
+             }),
+      judged("a view of a slice, taken without grad, is computed with", slices,
+             [=](Tensors& a) -> Tensors { return {taken_without_grad(a[0]) * 2, a[1] * 2}; }),
+      judged("a view of a slice, taken and written without grad, is returned", slices,
+             [](Tensors& a) -> Tensors {
+               const torch::NoGradGuard no_grad;
+               return {a[0].view({2, 2}).mul_(3)};
+             }),
+      judged(
+          "a view of a leaf of its own, taken without grad, is written from a leaf",
+          leaves({{4}, {2, 2}}),
+          [=](Tensors& a) -> Tensors {
+            taken_without_grad(a[0]).mul_(a[1].view({2, 2}));
+            return {a[1] * 2};
+          },
+          raising("A view was created in no_grad mode and is being modified inplace with grad")),
+      judged(
+          "a view of a slice, taken without grad, is written from a leaf", slices,
+          [=](Tensors& a) -> Tensors {
+            taken_without_grad(a[0]).mul_(a[1].view({2, 2}));
+            return {a[1] * 2};
+          },
+          raising("A view was created in no_grad mode and is being modified inplace with grad")),
+      judged("a view of a slice that is written after it", slices,
+             [](Tensors& a) -> Tensors {
+               const at::Tensor view = a[0].view({2, 2});
+               a[0].detach().mul_(3);
+               return {view * 2, view.exp() + a[1].sum()};
+             }),
+      judged(
+          "a view of a slice that is written after it is returned", slices,
+          [](Tensors& a) -> Tensors {
+            const at::Tensor view = a[0].view({2, 2});
+            a[0].detach().mul_(3);
+            return {view, view.select(0, 1), a[0].view({4, 1}), a[1] * 2};
+          },
+          strided),
+      judged(
+          "a view of a slice, the flat tensor is written after it", flat_and_slices,
+          [](Tensors& a) -> Tensors {
+            const at::Tensor view = a[1].expand({2, 4});
+            {
+              const torch::NoGradGuard no_grad;
+              a[0].mul_(3);
+            }
+            return {view.index_select(1, at::arange(2)), a[1].expand({2, 4}), view};
+          },
+          strided),
+      {"a view of a closed-over slice, taken without grad",
+       [=](Session& session) {
+         session.judge(with_module([=](FlatModule& net, Tensors& a) -> Tensors {
+           at::Tensor view;
+           {
+             const torch::NoGradGuard no_grad;
+             view = net.weight.t();
+           }
+           view.mul_(2);
+           return {view * 2, a[0] * 3};
+         }));
+       }},
+  };
+}
+
 std::vector<Case> modules() {
   return {
       {"parameters that are slices are read",
@@ -327,7 +403,8 @@ std::vector<Case> without_grad() {
 
 Category leaf_views() {
   Category category{"Leaves that are views", {}};
-  for (std::vector<Case>& cases : std::vector{arguments(), modules(), without_grad()}) {
+  for (std::vector<Case>& cases :
+       std::vector{arguments(), views_of_slices(), modules(), without_grad()}) {
     for (Case& one : cases) category.cases.push_back(std::move(one));
   }
   return category;

@@ -125,6 +125,7 @@ std::string text_of(at::ArrayRef<T> list) {
 
 /// Of a dimension with one element the stride means nothing.
 std::string strides_that_matter(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return "none";
   std::vector<int64_t> strides = tensor.strides().vec();
   for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
     if (tensor.size(dim) == 1) strides[static_cast<size_t>(dim)] = 0;
@@ -209,32 +210,38 @@ class Observer {
 
   /// One tangent at a time, then those of all results at once, then of all results and arguments;
   /// with respect to every leaf, every argument as the call leaves it, and every result that is a
-  /// leaf.
+  /// leaf. Of each tangent also with respect to one of them by itself.
   void differentiate(const std::string& when) {
     torch::manual_seed(7);
     const std::vector<Named> roots = differentiable(), wanted = gradients_wanted();
     if (wanted.empty()) return;
-    Tensors root_tensors, tangents, wanted_tensors;
-    for (const Named& item : wanted) wanted_tensors.push_back(item.tensor);
-    const auto record = [&](const std::string& of, RecordKind kind, const Tensors& from,
-                            const Tensors& with) {
+    Tensors root_tensors, tangents;
+    const auto record_in = [&](const std::vector<Named>& in, const std::string& of, RecordKind kind,
+                               const Tensors& from, const Tensors& with) {
+      Tensors in_tensors;
+      for (const Named& item : in) in_tensors.push_back(item.tensor);
       try {
-        const Tensors gradients =
-            torch::autograd::grad(from, wanted_tensors, with, true, false, true);
+        const Tensors gradients = torch::autograd::grad(from, in_tensors, with, true, false, true);
         for (size_t i = 0; i < gradients.size(); ++i) {
-          add({"gradient of " + of + " in " + wanted[i].name + when, kind,
+          add({"gradient of " + of + " in " + in[i].name + when, kind,
                gradients[i].defined() ? "defined" : "undefined", data_of(gradients[i])});
         }
       } catch (const std::exception& error) {
         add({"gradient of " + of + when, RecordKind::Error, text_of(error), {}});
       }
     };
+    const auto record = [&](const std::string& of, RecordKind kind, const Tensors& from,
+                            const Tensors& with) { record_in(wanted, of, kind, from, with); };
     size_t results = 0;
     for (const Named& root : roots) {
       root_tensors.push_back(root.tensor);
       tangents.push_back(
           torch::randn(root.tensor.sizes(), root.tensor.options().requires_grad(false)));
       record(root.name, RecordKind::Gradient, {root_tensors.back()}, {tangents.back()});
+      if (wanted.size() > 1) {
+        record_in({wanted[root_tensors.size() % wanted.size()]}, root.name + " alone",
+                  RecordKind::Gradient, {root_tensors.back()}, {tangents.back()});
+      }
       results += root.name.starts_with("result");
     }
     if (results > 1) {

@@ -79,6 +79,60 @@ Tensors in_a_row(Tensors& a) {
   return {second[0], second[1] + first[1], first[1] * a[0]};
 }
 
+/// A hook averages gradients into a tensor that the forward writes, and adds what it holds: each
+/// backward finds what the one before it has left.
+Tensors averages(Tensors& a) {
+  a[1].mul_(0.5);
+  const at::Tensor average = a[1], h = a[0].tanh();
+  h.register_hook([average](const at::Tensor& g) {
+    average.mul_(0.75).add_(g, 0.25);
+    return g + average;
+  });
+  return {h.exp() * a[2], a[2] * 2, h * 3};
+}
+
+/// Two hooks on one tensor: a backward runs one of them, or both.
+Tensors counts_twice(Tensors& a) {
+  a[1].add_(1);
+  const at::Tensor count = a[1], h = a[0].sin(), k = a[2].cos();
+  h.register_hook([count](const at::Tensor& g) { return g * count.add_(1).sum(); });
+  k.register_hook([count](const at::Tensor& g) { return g + count.mul_(2); });
+  return {h * k, k * 2, h * 3};
+}
+
+/// Keeps a tensor beside what it saves, and adds its gradient there.
+struct SumsUp : torch::autograd::Function<SumsUp> {
+  static at::Tensor forward(AutogradContext* context, at::Tensor x, at::Tensor sum) {
+    context->saved_data["sum"] = sum;
+    context->save_for_backward({x});
+    return x * 2;
+  }
+  static variable_list backward(AutogradContext* context, variable_list g) {
+    const at::Tensor sum = context->saved_data["sum"].toTensor();
+    sum.add_(g[0]);
+    return {g[0] * 2 + sum * context->get_saved_variables()[0], at::Tensor()};
+  }
+};
+
+Tensors sums_up(Tensors& a) {
+  a[1].mul_(0.5);
+  const at::Tensor once = SumsUp::apply(a[0], a[1]);
+  return {SumsUp::apply(once.sin(), a[1]) * a[2], once + a[2]};
+}
+
+/// The second tensor takes no gradient: it is what the backward writes.
+Inputs with_state() {
+  const at::Tensor x = leaf({3}), z = leaf({3});
+  return {{x, torch::randn({3}), z}, {x, z}};
+}
+
+/// A write in a backward with create_graph is refused.
+Settings writes_in_backward() {
+  Settings settings;
+  settings.orders = 0;
+  return settings;
+}
+
 }  // namespace
 
 Category partial_backwards() {
@@ -98,6 +152,12 @@ Category partial_backwards() {
               judged("gradients undefined with theirs", leaves({{3}, {3}, {3}}),
                      inside<each_its_own, false>),
               judged("formulas in a row", leaves({{3}, {3}}), in_a_row),
+              judged("a hook writes what the forward writes", with_state, averages,
+                     writes_in_backward()),
+              judged("two hooks write what the forward writes", with_state, counts_twice,
+                     writes_in_backward()),
+              judged("a custom function writes what the forward writes", with_state, sums_up,
+                     writes_in_backward()),
           }};
 }
 

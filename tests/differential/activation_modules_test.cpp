@@ -1,4 +1,5 @@
 /// Activations, dropout, distances and shapes of the C++ front end: compiled as in eager.
+#include "support/like_eager.h"
 #include "support/module_cases.h"
 
 #include <ATen/autocast_mode.h>
@@ -147,13 +148,38 @@ TEST(ActivationModules, BilinearInAnAutocastRegionIsRefused) {
       "autocast reaches into the kernel of aten._trilinear");
 }
 
-// It looks for the largest class, also where the number of classes is given.
-TEST(ActivationModules, OneHotIsRefused) {
-  expect_module_refused(function_case(
-                            "oneHot", [] { return Tensors{torch::randn({4, 6})}; },
-                            [] { return Tensors{torch::randint(6, {4})}; },
-                            [](const Tensors& x) { return Tensors{x[0] * F::one_hot(x[1], 6)}; }),
-                        "reads the value of a tensor");
+TEST(ActivationModules, OneHot) {
+  for (const int64_t rows : {0, 4}) {
+    expect_like_eager(
+        [&] { return Case{{torch::randn({rows, 6}), torch::randint(6, {rows})}, {}}; },
+        [](const Tensors& a) {
+          const at::Tensor marks = F::one_hot(a[1], 6);
+          return Tensors{a[0] * marks, marks * 2};
+        });
+  }
+}
+
+// Its checks of the data are made in each call.
+TEST(ActivationModules, OneHotChecksTheClasses) {
+  const auto text_of = [](const auto& function, const at::Tensor& classes) -> std::string {
+    try {
+      function(classes);
+    } catch (const c10::Error& error) {
+      return error.what_without_backtrace();
+    }
+    return "no error";
+  };
+  for (const int64_t count : {-2, 0, 3}) {
+    const auto function = [=](const at::Tensor& x) { return F::one_hot(x, count); };
+    const auto compiled = compile(function);
+    for (const std::vector<int64_t>& classes :
+         {std::vector<int64_t>{0, 1}, {2, 0}, {0, 3}, {1, -1}, {7, 1}}) {
+      const at::Tensor x = torch::tensor(classes);
+      const std::string expected = text_of(function, x);
+      EXPECT_EQ(text_of(compiled, x), expected);
+      if (expected == "no error") EXPECT_TRUE(compiled(x).equal(function(x)));
+    }
+  }
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 /// Autocast around the call and around its backward, each on or off: eager's bits.
+#include "support/environment.h"
 #include "support/same_bits.h"
 #include "support/wide_run.h"
 #include "tandem/tandem.h"
@@ -202,6 +203,7 @@ struct Counting : Backend {
 };
 
 TEST(Autocast, ABackwardInARegionIsCompiledOnceAndOnlyThere) {
+  const EnvironmentVariable no_other("TANDEM_BACKEND", nullptr);
   const auto backend = std::make_shared<Counting>();
   const auto compiled = tandem::compile([](const Tensor& x) { return x.mm(x); },
                                         {.backend = std::static_pointer_cast<Backend>(backend)});

@@ -44,6 +44,22 @@ TEST(Backward, SecondRunWithoutAKeptGraphIsEagersError) {
   });
 }
 
+// Where a backward raises, only what raises or gets a gradient is connected: two rewritten
+// arguments do not wait for each other.
+TEST(Backward, RewrittenArgumentsInARowWhereAFormulaHasLostWhatItSaved) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x, const Tensor& y) {
+      x.mul_(0.5).add_((y.abs() + 1).digamma());
+      return y.lerp_(x, 0.25) * 2;
+    });
+    const Tensor first = leaf({3}), second = leaf({3}), x = first * 2, y = second - 0.5;
+    const Tensor result = f(x, y);
+    twin.record("result", result);
+    twin.record_error("backward", [&] { result.sum().backward({}, /*retain_graph=*/true); });
+    twin.record("gradient of what raises nothing", grad({result.sum()}, {y}, {}, true)[0]);
+  });
+}
+
 // Two results are two ways into one node: the first backward frees it for both.
 TEST(Backward, SecondResultAfterTheGraphIsGoneIsEagersErrorIfTheyShareSavedValues) {
   expect_twins_agree([](Twin& twin) {

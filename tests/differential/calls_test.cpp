@@ -1,4 +1,5 @@
 /// One behaviour of a call per test, each compared with eager in everything a caller can see.
+#include "support/environment.h"
 #include "support/like_eager.h"
 #include "support/same_bits.h"
 #include "tandem/tandem.h"
@@ -420,6 +421,7 @@ TEST(Calls, ComplexNumbers) {
 
 // Kernels read a copy of such memory; writes must reach the memory itself.
 TEST(Calls, WrittenViewsOfConjugatedMemory) {
+  const EnvironmentVariable no_other("TANDEM_BACKEND", nullptr);
   for (const char* backend : {"eager", "llvm"}) {
     SCOPED_TRACE(backend);
     const Options options{.backend = backend};

@@ -72,10 +72,8 @@ TEST(GuardFlips, AutocastAndInferenceMode) {
   T y = f(x);
   EXPECT_EQ(y.scalar_type(), torch::kBFloat16);
   EXPECT_TRUE(y.equal(eager(x)));
-  EXPECT_EQ(f.stats().misses.back().reason.find(
-                "entry 0: dispatch state (autocast, inference mode) is included "),
-            0)
-      << f.stats().misses.back().reason;
+  EXPECT_EQ(f.stats().misses.back().reason,
+            "entry 0: autocast on the CPU is on, compiled with off");
   at::autocast::set_autocast_dtype(at::kCPU, torch::kHalf);
   EXPECT_EQ(f(x).scalar_type(), torch::kHalf);
   EXPECT_NE(f.stats().misses.back().reason.find("CPU autocast dtype is f16, compiled with bf16"),
@@ -90,9 +88,15 @@ TEST(GuardFlips, AutocastAndInferenceMode) {
   {
     c10::InferenceMode mode;
     EXPECT_TRUE(f(x).is_inference());
+    EXPECT_EQ(f.stats().misses.back().reason,
+              "entry 0 is nearest: inference mode is on, compiled with off");
+    f(x * 1);
+    EXPECT_EQ(f.stats().misses.back().reason,
+              "entry 3 is nearest: argument 0: is an inference tensor, compiled for an ordinary "
+              "tensor");
   }
   EXPECT_FALSE(f(x).is_inference());
-  EXPECT_EQ(f.stats().entries, 4);
+  EXPECT_EQ(f.stats().entries, 5);
 }
 
 TEST(GuardFlips, FlagOfASubModule) {
@@ -208,8 +212,7 @@ TEST(GuardFlips, StorageOffsetIsGuardedWhereAsStridedIsUsed) {
     }
     EXPECT_EQ(f.stats().entries, 3);
     EXPECT_EQ(f.stats().misses.back().reason,
-              "entry 1: argument 0: storage offset is 5, compiled for 3; entry 0: argument 0: "
-              "storage offset is 5, compiled for 4");
+              "entry 1 is nearest: argument 0: storage offset is 5, compiled for 3");
   }
   // Batches cut from one tensor are what people train on: elsewhere the offset must not count.
   auto plain = compile([](const T& x) { return x * 2; });

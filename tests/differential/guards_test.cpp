@@ -36,10 +36,7 @@ TEST(Guards, EveryPropertyOfAnArgument) {
   f(torch::ones({2, 4}));
   EXPECT_EQ(last_miss(f), "entry 0: argument 0: size is [2, 4], compiled for [2, 3]");
   f(torch::ones({3, 2}).t());
-  EXPECT_EQ(last_miss(f),
-            "entry 1: argument 0: size is [2, 3], compiled for [2, 4]; entry 0: argument 0: stride "
-            "is [1, 2], "
-            "compiled for [3, 1]");
+  EXPECT_EQ(last_miss(f), "entry 0 is nearest: argument 0: stride is [1, 2], compiled for [3, 1]");
   f.reset();
   f(torch::ones({2}));
   f(torch::ones({2}, torch::kDouble));
@@ -256,16 +253,80 @@ TEST(Guards, OverflowRunsEagerlyOrIsAnError) {
   auto g = compile([](const T& x) { return x * 2; },
                    {.max_entries = 1, .on_overflow = OnOverflow::error});
   g(torch::ones({1}));
+  const std::string name = "guards_test.cpp:" + std::to_string(__LINE__ - 3);
   try {
     g(torch::ones({2}));
     FAIL();
   } catch (const UserError& error) {
     EXPECT_STREQ(error.what(),
-                 "call: the function has 1 entries, max_entries allows 1; another would be needed "
-                 "because entry 0: "
-                 "argument 0: size is [2], compiled for [1]\n"
-                 "  remedy: raise Options::max_entries, or make the calls alike (pad to one size)");
+                 ("call: " + name +
+                  " has 1 entry, max_entries allows 1; another would be needed because entry 0: "
+                  "argument 0: size is [2], compiled for [1]\n"
+                  "  remedy: raise Options::max_entries, or make the calls alike (pad to one "
+                  "size)")
+                     .c_str());
   }
+}
+
+/// The last line of what `fn(arguments...)` raises.
+template <class Fn, class... Args>
+std::string remedy_of(const Fn& fn, const Args&... arguments) {
+  try {
+    fn(arguments...);
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    return text.substr(text.rfind("  remedy: "));
+  }
+  return "(no error)";
+}
+
+TEST(Guards, TheRemedyOfAnOverflowIsForWhatChanges) {
+  const Options one{.max_entries = 1, .on_overflow = OnOverflow::error};
+  auto scale = compile([](const T& x, double s) { return x * s; }, one);
+  const T x = torch::ones({2});
+  scale(x, 0.5);
+  EXPECT_EQ(remedy_of(scale, x, 0.25),
+            "  remedy: raise Options::max_entries, or pass the number that changes as a tensor");
+  // Both change: the number would still ask for another entry if the sizes were equal.
+  EXPECT_EQ(remedy_of(scale, torch::ones({3}), 0.25),
+            "  remedy: raise Options::max_entries, or pass the number that changes as a tensor");
+  EXPECT_EQ(remedy_of(scale, torch::ones({3}), 0.5),
+            "  remedy: raise Options::max_entries, or make the calls alike (pad to one size)");
+  c10::InferenceMode mode;
+  EXPECT_EQ(remedy_of(scale, x, 0.5),
+            "  remedy: raise Options::max_entries, or make the calls in one mode of the thread");
+}
+
+TEST(Guards, AMissShowsTheNearestEntryAndAllThatDiffersFromIt) {
+  auto f = compile([](const T& x, const T& y, int64_t n, double s) { return (x + y) * n * s; });
+  const T a = torch::ones({2, 3});
+  f(a, a.clone(), 1, 0.5);
+  f(torch::ones({4, 4}), torch::ones({4, 4}), 2, 0.25);
+  f(torch::ones({5, 4}), torch::ones({5, 4}), 2, 0.25);
+  EXPECT_EQ(last_miss(f),
+            "entry 1 is nearest: argument 0: size is [5, 4], compiled for [4, 4]; argument 1: size "
+            "is [5, 4], compiled for [4, 4]");
+  f(a, a.clone(), 1, 0.75);
+  EXPECT_EQ(last_miss(f),
+            "entry 0 is nearest: constant 1 of the arguments is 0.75, compiled for 0.5");
+  f(torch::ones({2}), torch::ones({2}), 7, 7.0);
+  EXPECT_NE(last_miss(f).find("; and 1 more"), std::string::npos) << last_miss(f);
+  EXPECT_EQ(last_miss(f).find('\n'), std::string::npos);
+}
+
+TEST(Guards, WithoutAPlaceLeftAnEntryThatCannotServeAnyMoreIsStillReplaced) {
+  T w = torch::ones({2});
+  auto f = compile([&w](const T& x) { return x * w; }, {.max_entries = 1});
+  f(torch::ones({2}));
+  f(torch::ones({1}));
+  f(torch::ones({1}));
+  EXPECT_EQ(f.stats().eager_calls, 2);
+  w = torch::full({2}, 3.0);
+  EXPECT_EQ(f(torch::ones({2})).sum().item<float>(), 6);
+  EXPECT_EQ(f(torch::ones({2})).sum().item<float>(), 6);
+  EXPECT_EQ(f.stats().eager_calls, 2);
+  EXPECT_EQ(f.stats().evictions, 1);
+  EXPECT_EQ(f.stats().hits, 1);
 }
 
 TEST(Guards, PrepareCompilesAndRunsNothing) {
@@ -298,19 +359,25 @@ TEST(Guards, ExplainForecastsWithoutAnEntryAndReportDescribesThem) {
       << f.report();
 }
 
-// docs/reference/differences.md: an argument is a stand-in, and no guard watches where it lies.
+// docs/reference/differences.md: an argument is a stand-in, and no guard watches where it lies. A
+// check would find what host code makes of it, so there are none here.
 TEST(Guards, WhereAnArgumentLiesIsNotWatched) {
+  const Options unchecked{.verify_every = 0};
   const T memory = torch::ones({8}), whole = torch::ones({4});
-  const auto view = compile([](const T& x) { return x.is_view() ? x * 2 : x * 3; });
+  const auto view = compile([](const T& x) { return x.is_view() ? x * 2 : x * 3; }, unchecked);
   EXPECT_EQ(view(memory.slice(0, 0, 4)).sum().item<float>(), 12) << "eager: 8";
   EXPECT_EQ(view(whole).sum().item<float>(), 12);
-  const auto offset = compile([](const T& x) { return x + x.storage_offset(); });
+  const auto offset = compile([](const T& x) { return x + x.storage_offset(); }, unchecked);
   EXPECT_EQ(offset(memory.slice(0, 2, 6)).sum().item<float>(), 12);
   EXPECT_EQ(offset(memory.slice(0, 3, 7)).sum().item<float>(), 12) << "eager: 16";
-  const auto alias = compile([](const T& x, const T& y) { return x.is_alias_of(y) ? x : x + y; });
+  const auto alias =
+      compile([](const T& x, const T& y) { return x.is_alias_of(y) ? x : x + y; }, unchecked);
   EXPECT_EQ(alias(memory.slice(0, 0, 4), memory.slice(0, 4, 8)).sum().item<float>(), 8)
       << "eager: 4";
   EXPECT_EQ(view.stats().entries + offset.stats().entries + alias.stats().entries, 3);
+  const auto checked = compile([](const T& x) { return x + x.storage_offset(); });
+  checked(memory.slice(0, 2, 6));
+  EXPECT_THROW(checked(memory.slice(0, 3, 7)), UserError);
 }
 
 TEST(Guards, CompiledFunctionInsideACompiledFunctionIsInlined) {

@@ -435,6 +435,97 @@ TEST(HigherOrder, TracesAreCounted) {
   EXPECT_EQ(f.stats().traces, 3) << "compiled once";
 }
 
+struct Tripled : torch::autograd::Function<Tripled> {
+  static Tensor forward(torch::autograd::AutogradContext*, Tensor x) { return x * 3; }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list g) {
+    return {g[0] * 3};
+  }
+};
+
+// The function is given the closed-over tensor itself, whose history is the call's by then.
+TEST(HigherOrder, OfACustomFunctionOfWhatTheCallRewritesAfterwards) {
+  expect_twins_agree([](Twin& twin) {
+    const Tensor x = leaf({3}), closed = x * 0.75;
+    auto f = twin.compile([&](const Tensor& y) {
+      const Tensor before = Tripled::apply(closed);
+      closed.mul_(-1.5);
+      return std::vector<Tensor>{before * 2, closed * 3 + y * y};
+    });
+    const Tensor y = leaf({3});
+    const std::vector<Tensor> results = f(y);
+    const std::vector<Tensor> tangents{leaf({3}), leaf({3})};
+    const std::vector<Tensor> first = grad(results, {x, y}, tangents, true, /*create_graph=*/true);
+    for (const Tensor& one : first) twin.record("gradient", one);
+    const Tensor sum = first[0].sum() + first[1].sum();
+    for (const Tensor& one : grad({sum}, {y, tangents[0], tangents[1]}))
+      twin.record_sum("second", one);
+  });
+}
+
+// copysign() gives zeros for the sign, which come from no tangent. An argument that is rewritten
+// has a node of its own, with gradients of its own.
+TEST(HigherOrder, ZerosOfAFormulaBesideARewrittenArgument) {
+  expect_twins_agree([](Twin& twin) {
+    auto f = twin.compile([](const Tensor& x, const Tensor& y, const Tensor& z) {
+      x.mul_(2);
+      return at::copysign(z, y);
+    });
+    const Tensor x = leaf({3}) * 2, y = leaf({3}), z = leaf({3}), tangent = leaf({3});
+    const std::vector<Tensor> first = grad({f(x, y, z)}, {y, z, x}, {tangent}, true, true, true);
+    for (const Tensor& one : first) twin.record("gradient", one);
+  });
+}
+
+/// Two results, and a backward that is linear in its gradients, or multiplies them.
+template <bool kLinear>
+struct TwoResults : torch::autograd::Function<TwoResults<kLinear>> {
+  using Context = torch::autograd::AutogradContext;
+  using Tensors = torch::autograd::variable_list;
+  static Tensors forward(Context* context, Tensor x) {
+    context->save_for_backward({x});
+    return {x * 2, x * x};
+  }
+  static Tensors backward(Context* context, Tensors g) {
+    const Tensor x = context->get_saved_variables()[0];
+    return {(kLinear ? g[0] * 2 : g[0] * (1 + g[1])) + g[1] * x * 2};
+  }
+};
+
+/// The product reads both results of the custom function, of which only one is a result.
+template <bool kLinear>
+std::vector<Tensor> result_and_product(const Tensor& x) {
+  const std::vector<Tensor> two = TwoResults<kLinear>::apply(x);
+  return {two[0], two[0] * two[1]};
+}
+
+TEST(HigherOrder, ALinearFormulaMayRunInTheCallAndPastIt) {
+  auto f = tandem::compile(result_and_product<true>);
+  const Tensor x = leaf({3});
+  EXPECT_TRUE(
+      same_bits(slope(slope(result_and_product<true>(x)[1], x), x), slope(slope(f(x)[1], x), x)));
+}
+
+// One run for each of two gradients is not the run for both.
+TEST(HigherOrder, AFormulaThatIsNotLinearMustNotRunInTheCallAndPastIt) {
+  auto f = tandem::compile(result_and_product<false>);
+  const Tensor x = leaf({3});
+  const Tensor first = slope(f(x)[1], x);
+  EXPECT_TRUE(same_bits(slope(result_and_product<false>(x)[1], x), first));
+  const std::string text = error_text<c10::Error>([&] { slope(first, x); });
+  EXPECT_NE(
+      text.find("joint: a gradient of a gradient leads to the formula of a custom function or "
+                "hook (of torch::autograd::CppNode<"),
+      std::string::npos)
+      << text;
+  EXPECT_NE(
+      text.find(") twice, through a result or argument of the compiled function and past it, "
+                "and the formula is not certainly linear\n  remedy: compute the gradients of "
+                "gradients inside the compiled function, or call the custom function outside"),
+      std::string::npos)
+      << text;
+}
+
 TEST(HigherOrder, AKernelThatFailsLeavesTheGeneratorWhereItWas) {
   auto f = tandem::compile([](const Tensor& x, const Tensor& i) {
     return torch::dropout(x.pow(3), 0.5, true).index_select(0, i);

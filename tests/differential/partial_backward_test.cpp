@@ -23,13 +23,23 @@ using Program = std::function<Tensors(Tensors)>;
 
 enum class Order { First, Second };
 
+/// Every input, or one of them.
+constexpr size_t kAllInputs = static_cast<size_t>(-1);
+
 /// What a backward from the chosen results gives, defined or not; or what it raises.
 struct Outcome {
   Tensors gradients;
   std::string error;
 };
 
-Outcome differentiate(const Program& program, const Tensors& inputs, size_t chosen, Order order) {
+struct Choice {
+  size_t results = 0;  // a bit for each
+  size_t input = kAllInputs;
+  Order order = Order::First;
+};
+
+Outcome differentiate(const Program& program, const Tensors& inputs, const Choice& choice) {
+  const auto [chosen, input, order] = choice;
   Outcome outcome;
   const Tensors results = program(inputs);
   Tensors roots, tangents;
@@ -40,7 +50,7 @@ Outcome differentiate(const Program& program, const Tensors& inputs, size_t chos
                            .reshape(results[i].sizes())
                            .requires_grad_(order == Order::Second));
   }
-  Tensors wanted = inputs;
+  Tensors wanted = input == kAllInputs ? inputs : Tensors{inputs[input]};
   try {
     outcome.gradients = torch::autograd::grad(roots, wanted, tangents, /*retain_graph=*/true,
                                               order == Order::Second, /*allow_unused=*/true);
@@ -51,6 +61,7 @@ Outcome differentiate(const Program& program, const Tensors& inputs, size_t chos
       loss = loss.defined() ? loss + gradient.sin().sum() : gradient.sin().sum();
     }
     if (!loss.defined()) return outcome;
+    wanted = inputs;
     wanted.insert(wanted.end(), tangents.begin(), tangents.end());
     for (const at::Tensor& gradient : torch::autograd::grad({loss}, wanted, {}, false, false, true))
       outcome.gradients.push_back(gradient);
@@ -66,35 +77,46 @@ at::Tensor without_signs(const at::Tensor& tensor) {
   return torch::where(tensor.isnan(), std::numeric_limits<double>::quiet_NaN(), tensor);
 }
 
-/// From each choice of results, in both orders.
+std::vector<Choice> choices(size_t results, size_t inputs) {
+  std::vector<Choice> all;
+  for (const Order order : {Order::First, Order::Second}) {
+    for (size_t chosen = 1; chosen < size_t{1} << results; ++chosen) {
+      all.push_back({chosen, kAllInputs, order});
+      for (size_t input = 0; input < inputs && inputs > 1; ++input)
+        all.push_back({chosen, input, order});
+    }
+  }
+  return all;
+}
+
+/// From each choice of results, for all inputs and for each by itself, in both orders.
 void expect_partial_like_eager(const std::function<Tensors()>& make, const Program& program) {
   torch::manual_seed(1);
   const size_t results = program(make()).size();
-  for (const Order order : {Order::First, Order::Second}) {
-    const auto compiled = tandem::compile<Tensors(Tensors)>(program);
-    for (size_t chosen = 1; chosen < size_t{1} << results; ++chosen) {
-      SCOPED_TRACE("results " + std::to_string(chosen) +
-                   (order == Order::First ? "" : ", second order"));
-      WideRun wide_run;
-      const auto run = [&](const Program& call) {
-        torch::manual_seed(1);
-        const Tensors inputs = make();
-        return differentiate(call, inputs, chosen, order);
-      };
-      const Outcome expected = [&] {
-        const WideRun::Scope scope(wide_run);
-        return run(program);
-      }();
-      const Outcome found = run(compiled);
-      EXPECT_EQ(expected.error.substr(0, 60), found.error.substr(0, 60));
-      ASSERT_EQ(expected.gradients.size(), found.gradients.size());
-      for (size_t i = 0; i < found.gradients.size(); ++i) {
-        const at::Tensor &eager = expected.gradients[i], &ours = found.gradients[i];
-        ASSERT_EQ(eager.defined(), ours.defined()) << i;
-        EXPECT_TRUE(same_bits(without_signs(eager), without_signs(ours))) << i << "\n"
-                                                                          << eager << "\n"
-                                                                          << ours;
-      }
+  const auto compiled = tandem::compile<Tensors(Tensors)>(program);
+  for (const Choice& choice : choices(results, make().size())) {
+    SCOPED_TRACE("results " + std::to_string(choice.results) +
+                 (choice.input == kAllInputs ? "" : ", input " + std::to_string(choice.input)) +
+                 (choice.order == Order::First ? "" : ", second order"));
+    WideRun wide_run;
+    const auto run = [&](const Program& call) {
+      torch::manual_seed(1);
+      const Tensors inputs = make();
+      return differentiate(call, inputs, choice);
+    };
+    const Outcome expected = [&] {
+      const WideRun::Scope scope(wide_run);
+      return run(program);
+    }();
+    const Outcome found = run(compiled);
+    EXPECT_EQ(expected.error.substr(0, 60), found.error.substr(0, 60));
+    ASSERT_EQ(expected.gradients.size(), found.gradients.size());
+    for (size_t i = 0; i < found.gradients.size(); ++i) {
+      const at::Tensor &eager = expected.gradients[i], &ours = found.gradients[i];
+      ASSERT_EQ(eager.defined(), ours.defined()) << i;
+      EXPECT_TRUE(same_bits(without_signs(eager), without_signs(ours))) << i << "\n"
+                                                                        << eager << "\n"
+                                                                        << ours;
     }
   }
 }

@@ -28,6 +28,7 @@ std::string text_of(const char* name, const char* value) {
 }
 
 TEST(OptionsErrors, ValuesThatMakeNoSense) {
+  const EnvironmentVariable no_other("TANDEM_BACKEND", nullptr);
   EXPECT_EQ(text_of<UserError>({.partitioner = nullptr}),
             "options: partitioner is empty\n"
             "  remedy: leave it out, or give tandem::min_cut or a function of your own");
@@ -139,7 +140,32 @@ TEST(OptionsErrors, AnEnvironmentVariableThatCannotBeRead) {
 TEST(OptionsErrors, EnvironmentVariablesThatAreNotBuiltYet) {
   EXPECT_EQ(text_of<UnsupportedError>("TANDEM_DYNAMIC", "always"),
             "options: dynamic = always is not built yet\n"
+            "  set by:  TANDEM_DYNAMIC=always\n"
             "  instead: never, which compiles one entry per set of sizes");
+}
+
+TEST(OptionsErrors, WhatAVariableIsToBlameForNamesIt) {
+  const std::string text = text_of<UserError>("TANDEM_BACKEND", "egaer");
+  EXPECT_EQ(text.find("lower: no backend is called \"egaer\"\n"), 0) << text;
+  EXPECT_NE(text.find("  set by: TANDEM_BACKEND=egaer\n"), std::string::npos) << text;
+  EnvironmentVariable dumps("TANDEM_DUMP_DIR", "/dev/null/dumps");
+  const std::string dump =
+      error_text<UserError>([] { compile([](const T& x) { return x * 2; })(torch::ones({2})); });
+  EXPECT_NE(dump.find("  set by: TANDEM_DUMP_DIR=/dev/null/dumps"), std::string::npos) << dump;
+}
+
+// The variable beats the program, and is not named for what the program has got wrong.
+TEST(OptionsErrors, AVariableIsNotBlamedForTheProgram) {
+  EnvironmentVariable backend("TANDEM_BACKEND", "eager");
+  EXPECT_NO_THROW(compile([](const T& x) { return x; }, {.backend = "egaer"}));
+  EXPECT_EQ(text_of<UnsupportedError>({.dynamic = Dynamic::always}),
+            "options: dynamic = always is not built yet\n"
+            "  instead: never, which compiles one entry per set of sizes");
+  EXPECT_EQ(error_text<UserError>([] {
+              compile([](const T& x) { return x * 2; },
+                      {.dump_dir = "/dev/null/dumps"})(torch::ones({2}));
+            }).find("set by"),
+            std::string::npos);
 }
 
 }  // namespace

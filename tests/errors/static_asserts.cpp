@@ -2,7 +2,10 @@
 // it, and a mention of the line below.
 #include "tandem/tandem.h"
 
+#include <torch/nn/module.h>
+
 #include <memory>
+#include <tuple>
 #include <vector>
 
 using T = at::Tensor;
@@ -10,6 +13,9 @@ using T = at::Tensor;
 struct Undescribed {
   T x;
 };
+
+struct Net : torch::nn::Module {};
+struct OtherNet : torch::nn::Module {};
 
 namespace shop {
 struct NoDefault {
@@ -34,4 +40,9 @@ void programs(const T& x) {
   tandem::Compiled<T(const T&)> handle;
   // expect: export_joint needs one value in the tuple for each parameter of the function
   tandem::export_joint([](const T& a, const T& b) { return a + b; }, std::tuple{x});
+  // expect: must outlive the compiled function, and this one is a temporary or a copy
+  tandem::compile(Net(), [](const T& y) { return y; });
+  OtherNet net;
+  // expect: Remedy: give it a name (in a tuple: std::tie), or name its holder or shared_ptr
+  tandem::compile(std::make_tuple(net), [](const T& y) { return y; });
 }

@@ -2,6 +2,7 @@
 #include "fuzz/ledger.h"
 #include "fuzz/workers.h"
 #include "fuzz/write_program.h"
+#include "tandem/log.h"
 
 #include <CLI/CLI.hpp>
 
@@ -20,7 +21,7 @@ struct Arguments {
   std::string shard = "0/1";
   std::string ledger{}, failures = "fuzz-failures";
   std::optional<uint64_t> only{}, write{};
-  std::string output{}, backend{}, patterns{};
+  std::string output{}, backend = "eager", patterns{};
   bool second_order = true, patterned = false, coverage = false, quiet = false;
   RunOptions run{};
 };
@@ -91,6 +92,10 @@ int run(const Arguments& arguments) {
 }  // namespace tandem::fuzz
 
 int main(int argc, char** argv) {
+  // Programs of the generator have no modules to name.
+  tandem::set_warning_sink([](const std::string& line) {
+    if (line.find("no module is named") == std::string::npos) std::cerr << line << "\n";
+  });
   tandem::fuzz::Arguments arguments;
   CLI::App app("Random programs, run eagerly and compiled, compared in whatever a caller can see");
   app.add_option("--seed-from", arguments.seed_from, "first seed");
@@ -103,7 +108,9 @@ int main(int argc, char** argv) {
   app.add_option("--only", arguments.only, "run this seed in this process and print everything");
   app.add_option("--write", arguments.write, "write the program of this seed to --output");
   app.add_option("--output", arguments.output, "file for --write");
-  app.add_option("--backend", arguments.backend, "what runs the graphs: eager, llvm");
+  app.add_option("--backend", arguments.backend, "what runs the graphs: eager, llvm")
+      ->envname("TANDEM_BACKEND")
+      ->capture_default_str();
   app.add_flag("--second-order,!--no-second-order", arguments.second_order,
                "differentiate half of the programs twice");
   app.add_option("--patterns", arguments.patterns,
@@ -113,7 +120,7 @@ int main(int argc, char** argv) {
   app.add_flag("--quiet", arguments.quiet, "no progress line");
   CLI11_PARSE(app, argc, argv);
   // Read wherever a program is made, compiled or judged.
-  if (!arguments.backend.empty()) setenv("TANDEM_BACKEND", arguments.backend.c_str(), 1);
+  setenv("TANDEM_BACKEND", arguments.backend.c_str(), 1);
   try {
     return tandem::fuzz::run(arguments);
   } catch (const std::exception& error) {

@@ -437,6 +437,17 @@ class Generator {
     }
   }
 
+  /// Two of the operands are views of one tensor that requires grad.
+  static bool has_one_base(const Chooser& chooser, const Statement& statement) {
+    std::set<const c10::TensorImpl*> bases;
+    for (int operand : statement.operands) {
+      const at::Tensor& tensor = chooser.value(operand);
+      if (!tensor.is_view() || !tensor.requires_grad()) continue;
+      if (!bases.insert(tensor._base().unsafeGetTensorImpl()).second) return true;
+    }
+    return false;
+  }
+
   /// Runs the statement on the live tensors. False: it is not wanted, and nothing has happened.
   bool execute(Chooser& chooser, Statement& statement) {
     Tensors& live = chooser.live;
@@ -448,6 +459,8 @@ class Generator {
       for (size_t index = 0; index < written; ++index) {
         if (!may_write(chooser.value(statement.operands[index]))) return false;
       }
+      // All but the last one written get a history that leads past what the base has then.
+      if (op.pattern == patterns::write_list && has_one_base(chooser, statement)) return false;
       // A product is computed in the order of rows, and then laid out as what it is written to.
       if (op.pattern == patterns::write_product && !program_.rounds &&
           !chooser.value(statement.operands[0]).is_contiguous()) {
@@ -655,10 +668,19 @@ class Generator {
     });
   }
 
+  /// A sign that nobody promises must decide nothing but the sign of another zero.
+  bool mixes_zeros(const Op& op) {
+    if (op.has(kEitherZero) ? seen_told_zeros_ : op.has(kTellsZeros) && seen_either_zero_)
+      return true;
+    seen_either_zero_ = seen_either_zero_ || op.has(kEitherZero);
+    seen_told_zeros_ = seen_told_zeros_ || op.has(kTellsZeros);
+    return false;
+  }
+
   bool may_use(const Op& op) {
     if (has(ProgramPattern::SpecialValues) && op.has(kRandom)) return false;
     if (has(ProgramPattern::SpecialValues) && !bits_promised_ && !goes_by_element(op)) return false;
-    if (is_judged_by_bits(program_) && !keeps_bits(op)) return false;
+    if (is_judged_by_bits(program_) && (!keeps_bits(op) || mixes_zeros(op))) return false;
     if (program_.rounds) return !op.has(kDiscontinuous);
     if (op.has(kRounds)) {
       if (seen_gaps_) return false;
@@ -675,8 +697,12 @@ class Generator {
   const Op* draw_op() {
     if (!pattern_ops_.empty() && random_.percent(30)) {
       const Op* op = random_.one_of(pattern_ops_);
-      // A compiled function inside names no host state.
-      if (!in_inner_ || op->only_in != ProgramPattern::HostState) return op;
+      // A compiled function inside names no host state. Behind a result that gets no gradient back
+      // eager's engine goes on, on zeros, where a compiled call takes it for unused.
+      const bool is_out_of_place =
+          (in_inner_ && op->only_in == ProgramPattern::HostState) ||
+          (in_further_ && op->only_in == ProgramPattern::UndefinedTangents);
+      if (!is_out_of_place) return op;
     }
     int64_t total = 0;
     for (int64_t weight : weights_) total += weight;
@@ -958,6 +984,7 @@ class Generator {
       live.push_back(after[static_cast<size_t>(result)]);
     }
     may_raise_ = false;
+    in_further_ = true;
     weights_[Autograd] = 0;
     weights_[Draw] = 0;
     weights_[Write] += 2;
@@ -990,9 +1017,10 @@ class Generator {
   std::set<const void*> expanded_{};  // storages of which expand() has made a view
   std::optional<int> raising_{};      // what would hold the result of the op that raises
   bool may_raise_ = false, raised_ = false, in_loop_ = false;
-  bool in_enable_grad_ = false, in_inner_ = false;
+  bool in_enable_grad_ = false, in_inner_ = false, in_further_ = false;
   bool used_custom_ = false;
   bool seen_gaps_ = false, seen_rounding_ = false;
+  bool seen_either_zero_ = false, seen_told_zeros_ = false;
 };
 
 }  // namespace

@@ -46,6 +46,8 @@ enum Trait : unsigned {
   kFirstOrderOnly = 1 << 10,  // libtorch has no derivative of its backward
   kEagerBits = 1 << 14,       // eager's bits are promised by the backend eager only
   kLosesZeros = 1 << 13,      // of one element, its gradient in a trace does not depend on it
+  kEitherZero = 1 << 15,      // eager's vectors and its loops give zeros of other signs
+  kTellsZeros = 1 << 16,      // gives something else for 0 than for -0
 };
 
 class Chooser;

@@ -4,7 +4,9 @@
 #include "fuzz/write_text.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <sstream>
+#include <string>
 
 namespace tandem::fuzz {
 namespace {
@@ -224,7 +226,7 @@ int compare(const Seen& eager, const Seen& compiled, int call) {
 int main() {
   at::set_num_threads(1);
   Program eager(false), compiled(true);
-  tandem::Options options;
+  tandem::Options options{.backend = kBackend};
   options.mutations = kMutations;
   if (kHostChanges) {
     options.closes_over = {&host_tensor};
@@ -376,6 +378,12 @@ void write_origin(std::ostream& out, const Origin& origin, Variation variation) 
   }
 }
 
+/// On which the program has run, and runs again.
+std::string chosen_backend() {
+  const char* backend = std::getenv("TANDEM_BACKEND");
+  return backend == nullptr ? "eager" : backend;
+}
+
 }  // namespace
 
 std::string write_program(const ProgramSpec& program, const std::vector<std::string>& why) {
@@ -402,6 +410,7 @@ std::string write_program(const ProgramSpec& program, const std::vector<std::str
   const bool apart = program.variation == Variation::Apart;
   out << "constexpr bool kApart = " << (apart ? "true" : "false") << ";\n"
       << "constexpr int kFirstApart = " << (program.seed % 2 == 1 ? 0 : 1) << ";\n"
+      << "constexpr const char* kBackend = \"" << chosen_backend() << "\";\n"
       << "constexpr int kCalls = "
       << (apart                                  ? 4
           : program.variation == Variation::None ? 2
@@ -423,7 +432,8 @@ std::string write_program(const ProgramSpec& program, const std::vector<std::str
         "[this](Tensors list) { return inner" + std::to_string(index) + "(std::move(list)); }";
     out << "    std::function<Tensors(Tensors)> body" << index << " = " << body << ";\n"
         << "    if (compiled) body" << index << " = [handle = tandem::compile_boxed(body" << index
-        << ")](Tensors list) { return handle(std::move(list)); };\n"
+        << ", tandem::Options{.backend = kBackend})](Tensors list) { return "
+           "handle(std::move(list)); };\n"
         << "    inner_.push_back(body" << index << ");\n";
   }
   out << "  }\n\n  void arguments(Tensors& all, Tensors& given) {\n";

@@ -93,7 +93,8 @@ std::string run_partition(const Partitioner& partitioner, std::vector<ir::Graph>
   std::string text;
   for (ir::Graph& graph : graphs) {
     const Split split =
-        partitioner(Joint{.graph = std::move(graph), .signature = {}, .lifted = {}}, Options{});
+        partitioner(Joint{.graph = std::move(graph), .signature = {}, .lifted = {}},
+                    {.backend = "eager"});  // says nothing about fusion, so the partitioner guesses
     text += ir::print(split.forward);
     if (!split.backward.outputs().empty()) text += ir::print(split.backward);
     for (const Saved& saved : split.saved) {

@@ -1,6 +1,7 @@
 // The programs of the pages below docs/: what lies between `// [name]` and `// [end]` is shown
 // there word for word (stage_pages_test.cpp compares), and runs here.
 
+#include "support/environment.h"
 #include "support/temporary_folder.h"
 #include "tandem/tandem.h"
 
@@ -151,6 +152,26 @@ TEST(TrainingStepPage, AccumulateAndClip) {
   EXPECT_EQ(step.stats().compiles, 1);
 }
 
+TEST(TrainingStepPage, Penalty) {
+  auto net = make_net();
+  const auto [x, y] = make_batches()[0];
+  torch::optim::SGD optimizer(net->parameters(), 0.1);
+  // [step-penalty]
+  auto step = tandem::compile(net, [&](const at::Tensor& x, const at::Tensor& y) {
+    at::Tensor loss = F::cross_entropy(net->forward(x), y);
+    const auto gradients =
+        tandem::grad({loss}, net->parameters(), {}, std::nullopt, /*create_graph=*/true);
+    for (const at::Tensor& g : gradients) loss = loss + 0.01 * g.pow(2).sum();
+    return loss;
+  });
+
+  optimizer.zero_grad();
+  step(x, y).backward();
+  optimizer.step();
+  // [end]
+  EXPECT_EQ(step.stats().compiles, 1);
+}
+
 TEST(TrainingStepPage, Freeze) {
   auto net = make_net();
   auto step = compile_step(net);
@@ -296,6 +317,7 @@ TEST(TrainingStepPage, LookAtIt) {
 }
 
 TEST(CompileAnythingPage, Modules) {
+  const test::EnvironmentVariable bits("TANDEM_BACKEND", "eager");  // are compared below
   const auto [x, y] = make_batches()[0];
   // [anything-module-function]
   Net net;
@@ -337,6 +359,7 @@ TEST(CompileAnythingPage, Modules) {
 }
 
 TEST(CompileAnythingPage, Callables) {
+  const test::EnvironmentVariable bits("TANDEM_BACKEND", "eager");  // are compared below
   const at::Tensor w = torch::randn({3}), x = torch::randn({3});
   // [anything-callable]
   auto f = tandem::compile([=](const at::Tensor& x) { return x.sin() * w; });  // a lambda
@@ -381,8 +404,8 @@ TEST(CompileAnythingPage, StageByStage) {
   const at::Tensor x = torch::randn({3}).requires_grad_(), y = torch::randn({3});
   const auto fn = [](const at::Tensor& x, const at::Tensor& y) { return (x * y).sin(); };
   // [anything-stages]
-  // forward and backward in one graph
-  tandem::Joint joint = tandem::export_joint(fn, std::tuple{x, y});
+  // forward and backward in one graph, with the ops that the backend asks for
+  tandem::Joint joint = tandem::export_joint(fn, std::tuple{x, y}, {.backend = "eager"});
   tandem::Split parts = tandem::split(joint, {.partitioner = tandem::default_partition});
   // takes the lifted tensors first, then the arguments
   tandem::Boxed call = tandem::lower(parts, tandem::backend("eager"));
@@ -393,12 +416,12 @@ TEST(CompileAnythingPage, StageByStage) {
 TEST(ChaseAWrongGradientPage, ForwardBackwardAndTheWholeJointGraph) {
   const at::Tensor w = torch::randn({3}).requires_grad_(), x = torch::randn({3});
   const auto fn = [w](const at::Tensor& x) { return (x * w).exp(); };
-  auto step = tandem::compile(fn);
+  auto step = tandem::compile(fn, {.backend = "eager"});
   // [chase-compare]
   torch::manual_seed(0);
   at::Tensor expected = fn(x);
   torch::manual_seed(0);
-  at::Tensor got = step(x);  // step = tandem::compile(fn)
+  at::Tensor got = step(x);  // step = tandem::compile(fn, {.backend = "eager"})
   at::Tensor tangent = torch::randn_like(expected);
   auto a = torch::autograd::grad({expected}, {w}, {tangent})[0];
   auto b = torch::autograd::grad({got}, {w}, {tangent})[0];
@@ -406,7 +429,7 @@ TEST(ChaseAWrongGradientPage, ForwardBackwardAndTheWholeJointGraph) {
   EXPECT_TRUE(a.equal(b));
 
   // [chase-joint]
-  tandem::Joint joint = tandem::export_joint(fn, std::tuple{x});
+  tandem::Joint joint = tandem::export_joint(fn, std::tuple{x}, {.backend = "eager"});
   std::vector<at::Tensor> inputs = joint.lifted;
   inputs.push_back(x);
   inputs.push_back(tangent);

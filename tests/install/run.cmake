@@ -19,6 +19,20 @@ set(configure "${CMAKE_COMMAND}" -G ${GENERATOR} -S "${PROJECT_DIR}" -B "${WORK_
 if(TREE STREQUAL "install")
   run("${CMAKE_COMMAND}" --install "${BUILD_DIR}" --config "${CONFIG}" --prefix "${WORK_DIR}/prefix")
   run(${configure} "-DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix")
+  foreach(file IN ITEMS include/tandem/tandem.h share/doc/tandem/LICENSE share/doc/tandem/README.md
+                        share/doc/tandem/CHANGELOG.md share/doc/tandem/docs/architecture.md)
+    if(NOT EXISTS "${WORK_DIR}/prefix/${file}")
+      message(FATAL_ERROR "not installed: ${file}")
+    endif()
+  endforeach()
+  # The tool works from there, with the library beside it: wherever the prefix has been moved.
+  if(EXISTS "${BUILD_DIR}/bin/tandem")
+    file(RENAME "${WORK_DIR}/prefix" "${WORK_DIR}/moved")
+    file(WRITE "${WORK_DIR}/graph.tdm" "graph g(%x: f32[2] user_input 0) {\n"
+                                       "  %y: f32[2] = aten.exp(%x)\n  return %y: output 0\n}\n")
+    run("${WORK_DIR}/moved/bin/tandem" verify "${WORK_DIR}/graph.tdm")
+    file(RENAME "${WORK_DIR}/moved" "${WORK_DIR}/prefix")
+  endif()
 elseif(TREE STREQUAL "build")
   run(${configure} "-Dtandem_DIR=${BUILD_DIR}")
 else()

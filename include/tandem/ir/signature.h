@@ -140,10 +140,22 @@ struct GradientFacts {
   int64_t part = 0;  // of the backward that computes it
 };
 
-/// A node of the backward that draws random numbers or has an effect. Eager's backward reaches it
-/// only from some of the tangents.
+/// What one autograd node of the backward computes, as the function was traced. Eager's engine runs
+/// it as a whole or not at all: if a tangent leads there, and it leads to a gradient that is asked
+/// for.
+struct FormulaFacts {
+  int64_t part = 0;                  // of the backward
+  std::vector<int64_t> tangents{};   // that enter here
+  std::vector<int64_t> next{};       // formulas to which its gradients go
+  std::vector<int64_t> gradients{};  // of the call, that are what arrives here
+  std::vector<CallTensor> reads{};   // in whose memory lies what it has saved
+  bool saves = false;                // it reads what the forward has made: eager runs it once,
+                                     // unless the graph is kept
+};
+
+/// A node of the backward that draws random numbers or has an effect.
 struct EffectFacts {
-  std::vector<bool> tangents;  // by tangent: whether it leads there
+  int64_t formula = -1;  // that does it, or whose hooks do; -1: every backward does
 };
 
 /// View ops that make aliasing outputs from one tensor. Input 0 of the graph is that tensor; its
@@ -172,7 +184,8 @@ struct TANDEM_API Signature {
   std::vector<BaseFacts> bases;
   std::vector<TangentFacts> tangents;
   std::vector<GradientFacts> gradients;
-  std::vector<EffectFacts> effects;  // of the backward, one per such node, in graph order
+  std::vector<FormulaFacts> formulas;  // of the backward
+  std::vector<EffectFacts> effects;    // the same, one per such node, in graph order
   std::vector<ViewReplay> replays;
   std::vector<EqualityFacts> equalities;
   std::optional<bool> grad_mode_after{};  // the function leaves grad mode like this

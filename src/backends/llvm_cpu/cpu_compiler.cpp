@@ -296,6 +296,7 @@ class CpuCompiler final : public KernelCompiler {
  public:
   explicit CpuCompiler(std::optional<InstructionSet> set) : set_(set) {}
   const loops::Target& target() const override { return *cpu_target(); }
+  bool can_compile() const override { return set_ || chosen_instruction_set(); }
 
   double copy_bytes_per_second() override {
     static const double bandwidth = measure_copy();
@@ -365,7 +366,11 @@ class CpuCompiler final : public KernelCompiler {
   }
 
  private:
-  InstructionSet instruction_set() const { return set_ ? *set_ : chosen_instruction_set(); }
+  InstructionSet instruction_set() const {
+    const auto set = set_ ? set_ : chosen_instruction_set();
+    TANDEM_CHECK(set, "lower", "there are no kernels for this processor");
+    return *set;
+  }
   static std::string key_of(InstructionSet set, const Kernel& kernel) {
     return base::str(llvm_cpu::name(set), " ", loops::structural_key(kernel));
   }

@@ -4,6 +4,8 @@
 #include "loops/target/host_target.h"
 #include "ops/own/product.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 
 namespace tandem::backends::llvm_cpu {
@@ -23,6 +25,18 @@ bool is_product(const ir::Graph& graph, const ir::Node& node, const loops::Targe
   });
 }
 
+/// Whether a product is large enough for oneDNN to win: it needs half the time for each
+/// multiplication, but some 10 us before the first of them. The other library does a million of
+/// them in twice that time, on each thread. Guards compare the number of threads.
+bool is_large(const ir::Graph& graph, const ir::Node& node) {
+  constexpr int64_t kLeastPerThread = 1 << 20;
+  const auto type = [&](size_t i) {
+    return graph.value(*node.operands()[i].get_if<ir::ValueId>()).tensor_type();
+  };
+  const int64_t columns = type(1)->static_sizes().back();
+  return type(0)->numel().value() * columns >= kLeastPerThread * at::get_num_threads();
+}
+
 class CpuTarget final : public loops::HostTarget {
  public:
   void adapt(Decompositions& table, Rounding rounding) const override {
@@ -33,7 +47,8 @@ class CpuTarget final : public loops::HostTarget {
   /// library that libtorch calls.
   c10::OperatorHandle operator_for(const ir::Graph& graph, const ir::Node& node,
                                    Rounding rounding) const override {
-    const bool faster = rounding == Rounding::fast && is_product(graph, node, *this);
+    const bool faster =
+        rounding == Rounding::fast && is_product(graph, node, *this) && is_large(graph, node);
     return faster ? ops::kProduct.handle() : node.op();
   }
 };

@@ -77,8 +77,15 @@ constexpr auto fields(const GradientFacts*) {
   return std::tuple(Field{"of", &F::of}, Field{"part", &F::part});
 }
 
+constexpr auto fields(const FormulaFacts*) {
+  using F = FormulaFacts;
+  return std::tuple(Field{"part", &F::part}, Field{"tangents", &F::tangents},
+                    Field{"next", &F::next}, Field{"gradients", &F::gradients},
+                    Field{"reads", &F::reads}, Field{"saves", &F::saves});
+}
+
 constexpr auto fields(const EffectFacts*) {
-  return std::tuple(Field{"tangents", &EffectFacts::tangents});
+  return std::tuple(Field{"formula", &EffectFacts::formula});
 }
 
 constexpr auto fields(const ViewReplay*) {
@@ -98,8 +105,8 @@ constexpr auto fields(const Signature*) {
                     Field{"lifted_count", &F::lifted_count}, Field{"groups", &F::groups},
                     Field{"outputs", &F::outputs}, Field{"bases", &F::bases},
                     Field{"tangents", &F::tangents}, Field{"gradients", &F::gradients},
-                    Field{"effects", &F::effects}, Field{"replays", &F::replays},
-                    Field{"equalities", &F::equalities},
+                    Field{"formulas", &F::formulas}, Field{"effects", &F::effects},
+                    Field{"replays", &F::replays}, Field{"equalities", &F::equalities},
                     Field{"grad_mode_after", &F::grad_mode_after});
 }
 

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 namespace tandem::joint {
@@ -74,6 +75,24 @@ GradientOrigins::GradientOrigins(tracing::Trace& trace, Watched watched, Parts& 
     watch(visits_[node] = {.node = node});
     for (const autograd::Edge& edge : node->next_edges()) open.push_back(edge.function.get());
   }
+}
+
+GradientOrigins::RunTwice GradientOrigins::run_twice() const {
+  if (not_linear_.empty()) return {};
+  std::vector<const autograd::Node*> open;
+  for (const autograd::Edge& edge : watched_.passed) {
+    if (any(of(edge))) open.push_back(edge.function.get());
+  }
+  std::unordered_set<const autograd::Node*> seen;
+  while (!open.empty()) {
+    const autograd::Node* node = open.back();
+    open.pop_back();
+    if (node == nullptr || !seen.insert(node).second) continue;
+    if (const auto found = not_linear_.find(node); found != not_linear_.end())
+      return {found->first, found->second};
+    for (const autograd::Edge& edge : node->next_edges()) open.push_back(edge.function.get());
+  }
+  return {};
 }
 
 void GradientOrigins::watch(Visit& visit) {
@@ -138,9 +157,15 @@ void GradientOrigins::show_hooks_what_is_missing(Visit& visit, autograd::variabl
     const at::Tensor gradient = as_traced_tensor(trace_, passed[i]);
     const ir::ValueId value = tracing::current_value(gradient);
     const ir::NodeId last = graph_.last_node();
+    const uint64_t writes = writes_to_inputs(trace_);
     ir::ValueId otherwise = ir::kNoValue;
     try {
       const at::Tensor made = (*hook)(autograd::variable_list(passed.size()))[i];
+      if (writes != writes_to_inputs(trace_)) {
+        TANDEM_UNSUPPORTED("joint", "a hook on a result of ", visit.node->name(),
+                           ", which sees whether its gradient is there, writes an input",
+                           "\n  remedy: write it in a custom function, which gets zeros");
+      }
       if (!made.defined()) continue;
       otherwise = tracing::current_value(
           with_strides_of(gradient, as_traced_tensor(trace_, made).resolve_conj().resolve_neg()));
@@ -169,6 +194,7 @@ autograd::variable_list GradientOrigins::enter(Visit& visit,
     // Otherwise a hook has made it.
     visit.entered[i] = was_brought ? visit.slots[i] : visit.reached;
   }
+  if (!watched_.marks) return passed;
   if (!visit.node->tensor_pre_hooks().empty()) check_runs_once(visit, left_, passed);
   show_hooks_what_is_missing(visit, passed);
   for (size_t i = 0; i < passed.size(); ++i) {
@@ -212,10 +238,14 @@ autograd::variable_list GradientOrigins::leave(Visit& visit, const autograd::var
   for (const RootSet& from : visit.entered) add(arrived, from);
   // A custom function's backward runs with zeros where nothing arrives, and gives gradients.
   if (visit.is_custom || !any(arrived)) arrived = visit.reached;
-  if (visit.is_custom) check_runs_once(visit, visit.before, found);
+  if (visit.is_custom && watched_.marks) check_runs_once(visit, visit.before, found);
   // Behind a stop: eager does not come here with this part of the backward.
   if (!any(arrived)) std::ranges::fill(found, at::Tensor());
   std::vector<RootSet> from(found.size(), arrived);
+  if (!watched_.marks) {
+    pass_on(visit, found, from);
+    return found;
+  }
   bool has_branches = false;
   if (any(arrived) && looks_at_what_is_defined(visit)) {
     const FormulaBranches formula{.trace = trace_,
@@ -249,14 +279,18 @@ void GradientOrigins::check_runs_once(const Visit& visit, ir::NodeId after,
                                       const autograd::variable_list& results) {
   if (!any(visit.reached)) return;
   const auto [known, is_new] = parts_.try_emplace(visit.node, watched_.part);
-  if (is_new || known->second == watched_.part) return;
+  const bool in_two_parts = !is_new && known->second != watched_.part;
+  if (!in_two_parts && watched_.passed.empty()) return;
   std::vector<ir::ValueId> values;
   for (const at::Tensor& result : results) {
     if (result.defined())
       values.push_back(tracing::current_value(as_traced_tensor(trace_, result)));
   }
   const auto is_gradient = [&](ir::ValueId value) { return any(depends(value)); };
-  if (is_linear(graph_, after, is_gradient, values)) return;
+  // What sees which of its gradients are there is another formula for each of them.
+  const bool looks = visit.is_custom && !visit.materializes && visit.entered.size() > 1;
+  if (!looks && is_linear(graph_, after, is_gradient, values)) return;
+  if (!in_two_parts) return add(not_linear_[visit.node], visit.reached);
   TANDEM_UNSUPPORTED(
       "joint", "the formula of a custom function or hook (of ", visit.node->name(),
       ") is not linear, and both a result and an argument that the function rewrites lead to it",

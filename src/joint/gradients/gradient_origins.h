@@ -32,6 +32,10 @@ class GradientOrigins {
     std::vector<torch::autograd::Edge> roots{};
     std::vector<ir::ValueId> tangents{};         // one per root
     std::vector<torch::autograd::Edge> stops{};  // where a gradient goes no further
+    /// Whether borders are marked. Marks have no history of their own.
+    bool marks = true;
+    /// Histories that arguments are passed for: the backward of the call goes on from there.
+    std::vector<torch::autograd::Edge> passed{};
   };
   /// `parts` is shared by all parts of a backward.
   GradientOrigins(tracing::Trace& trace, Watched watched, Parts& parts);
@@ -45,6 +49,14 @@ class GradientOrigins {
   RootSet of(const torch::autograd::Edge& edge) const;
   /// The value, with a mark if its data does not show that it arrives from these roots.
   ir::ValueId marked(ir::ValueId value, const RootSet& from);
+  /// A formula that is not linear and the roots whose backward runs it here, where the backward of
+  /// the call runs it once more: a gradient arrives at what is passed, and goes on there. Eager
+  /// runs it once, on the sum.
+  struct RunTwice {
+    const torch::autograd::Node* node = nullptr;  // null: there is none
+    RootSet roots{};
+  };
+  RunTwice run_twice() const;
 
  private:
   struct Enter;
@@ -84,6 +96,7 @@ class GradientOrigins {
   Parts& parts_;
   const RootSet none_;
   std::unordered_map<torch::autograd::Node*, Visit> visits_;
+  std::unordered_map<const torch::autograd::Node*, RootSet> not_linear_;  // if anything is passed
   std::unordered_map<ir::ValueId, RootSet> depends_;  // of values that depend on some tangent
   ir::NodeId caught_up_ = ir::kNoNode;
   ir::NodeId left_ = ir::kNoNode;  // the last node of the last formula that has run

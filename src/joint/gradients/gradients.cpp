@@ -1,8 +1,12 @@
 #include "joint/gradients/gradients.h"
 
 #include "base/error.h"
+#include "joint/gradients/marks.h"
 #include "libtorch/thread_state.h"
+#include "ops/op_table.h"
+#include "ops/own/inputs_in_backward.h"
 #include "tandem/error.h"
+#include "tracing/gradients/trace_engine.h"
 #include "tracing/inputs/inputs.h"
 #include "tracing/recording/traced_tensor.h"
 
@@ -30,12 +34,14 @@ std::vector<at::Tensor> run_engine(tracing::Recording& recording, const Differen
   if (!in_backward) without_autocast.emplace(libtorch::ThreadState::now().with_autocast({}));
   const bool with_history = in_backward && c10::GradMode::is_enabled();
   if (task.origins) task.origins->begin(task.roots);
+  if (task.formulas) task.formulas->begin();
   // The graph is kept: a retry after an error walks it again.
   std::vector<at::Tensor> gradients =
-      autograd::Engine::get_default_engine().execute(task.roots, task.tangents,
-                                                     /*keep_graph=*/true,
-                                                     /*create_graph=*/with_history,
-                                                     /*accumulate_grad=*/false, task.wanted);
+      tracing::engine_behind().execute(task.roots, task.tangents,
+                                       /*keep_graph=*/true,
+                                       /*create_graph=*/with_history,
+                                       /*accumulate_grad=*/false, task.wanted);
+  if (task.formulas) task.formulas->end();
   for (at::Tensor& gradient : gradients) {
     // A custom backward may return memory that it made with torch::empty and filled.
     if (gradient.defined() && !tracing::is_traced(gradient))
@@ -56,7 +62,8 @@ class Trial {
 
   /// What the engine raises on the way from one root to the chosen edges; empty: nothing.
   std::string text_of(size_t root, const std::vector<bool>& chosen) const {
-    Differentiation part{{task_.roots[root]}, {task_.tangents[root]}, {}, task_.origins};
+    Differentiation part{
+        {task_.roots[root]}, {task_.tangents[root]}, {}, task_.origins, task_.formulas};
     for (size_t i = 0; i < chosen.size(); ++i) {
       if (chosen[i]) part.wanted.push_back(task_.wanted[i]);
     }
@@ -121,7 +128,7 @@ void differentiate_what_does_not_raise(tracing::Recording& recording, ir::NodeId
     edges_by_roots[std::move(roots)].push_back(i);
   }
   for (const auto& [roots, edges] : edges_by_roots) {
-    Differentiation part{.origins = task.origins};
+    Differentiation part{.origins = task.origins, .formulas = task.formulas};
     for (size_t i = 0; i < roots.size(); ++i) {
       if (!roots[i]) continue;
       part.roots.push_back(task.roots[i]);
@@ -135,7 +142,17 @@ void differentiate_what_does_not_raise(tracing::Recording& recording, ir::NodeId
       note_origins(task, edges[i], gradients);
     }
   }
-  gradients.effects = reached_effects(recording, mark, task.roots);
+}
+
+/// Whether something was recorded after the mark that must happen as often as eager does it.
+bool has_happened(const ir::Graph& graph, ir::NodeId mark) {
+  for (ir::NodeId id = following(graph, mark); id != ir::kNoNode; id = graph.next(id)) {
+    const ir::Node& node = graph.node(id);
+    if (node.kind() == ir::NodeKind::Op &&
+        (ops::info(node.op()).must_happen() || ops::kWritten.is(node)))
+      return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -155,7 +172,6 @@ Gradients differentiate(tracing::Recording& recording, const Differentiation& ta
   const ir::NodeId mark = recording.graph().last_node();
   try {
     gradients.values = run_engine(recording, task);
-    gradients.effects = reached_effects(recording, mark, task.roots);
     for (size_t i = 0; i < task.wanted.size(); ++i) note_origins(task, i, gradients);
     return gradients;
   } catch (const Error&) {
@@ -171,8 +187,8 @@ Gradients differentiate(tracing::Recording& recording, const Differentiation& ta
     if (!gradients.raises[i].empty()) trial.find_raising(i, all, gradients.raises_in[i]);
   }
   differentiate_what_does_not_raise(recording, mark, task, gradients);
-  if (!gradients.effects.empty() && trial.is_divided(gradients)) {
-    // In several runs of the engine, formulas that draw would draw several times.
+  if (trial.is_divided(gradients) && has_happened(recording.graph(), mark)) {
+    // In several runs of the engine, formulas that draw or write would do so several times.
     recording.rewind(mark);
     for (std::vector<bool>& one : gradients.raises_in) {
       if (std::ranges::count(one, true) > 0) one = all;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "joint/gradients/backward_effects.h"
+#include "joint/gradients/formulas.h"
 #include "joint/gradients/gradient_origins.h"
 #include "tracing/inputs/stand_in.h"
 #include "tracing/recording/recording.h"
@@ -26,6 +26,7 @@ struct Differentiation {
   std::vector<at::Tensor> tangents{};  // one per root
   std::vector<torch::autograd::Edge> wanted{};
   GradientOrigins* origins = nullptr;  // watches the engine
+  FormulaWatch* formulas = nullptr;    // so does this
 };
 
 struct Gradients {
@@ -33,7 +34,6 @@ struct Gradients {
   std::vector<RootSet> origins;     // from which roots each arrives, if somebody watches
   std::vector<std::string> raises;  // one per tangent: what eager's backward would throw, or empty
   std::vector<std::vector<bool>> raises_in;  // per tangent and wanted edge: on the way to which
-  std::vector<Reached> effects;              // draws and effects, in order
 };
 
 /// Runs the engine into the recording. Eager raises in backward, not in the call, when a saved

@@ -116,9 +116,9 @@ class Lowering {
     const auto kernel = static_cast<size_t>(kernel_at_[group]);
     auto nodes = std::make_shared<const ExtractedGroup>(
         extract_group(graph_, views_, plan_, plan_.groups[group], built.stored));
-    std::vector<std::string> op_names;
+    std::vector<OpName> op_names;
     for (const Member& member : plan_.groups[group].members)
-      op_names.push_back(op_text(graph_.node(member.node)));
+      op_names.push_back(op_name(graph_.node(member.node)));
     if (list_.compiled[kernel] == nullptr) {
       EagerStep step{.why = reasons_[kernel], .op_names = std::move(op_names), .nodes = nodes};
       step.graph = judge_.compile(nodes->graph, {});
@@ -152,10 +152,10 @@ class Lowering {
     list_.steps.push_back({std::move(step)});
   }
 
-  std::string op_text(const ir::Node& node) const {
+  static OpName op_name(const ir::Node& node) {
     std::string name = node.op().operator_name().name;
     if (name.starts_with("aten::")) name = name.substr(6);
-    return node.location().known() ? name + " at " + ir::to_string(node.location()) : name;
+    return {std::move(name), node.location()};
   }
 
   // ---- everything else ----

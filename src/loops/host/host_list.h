@@ -39,6 +39,15 @@ struct OutputTensor {
   std::vector<int64_t> sizes{}, strides{};
 };
 
+/// An op inside a kernel, for reports. Its line is looked up when somebody reads it: a compile that
+/// reads debug information would be slow.
+struct OpName {
+  std::string op{};
+  ir::Location location{};
+
+  std::string text() const;  // `exp at train.cpp:7`
+};
+
 /// Runs one kernel.
 struct KernelStep {
   std::string name{};
@@ -46,7 +55,7 @@ struct KernelStep {
   std::vector<Slot> buffers{};                    // per buffer of the kernel; kNoSlot: scratch
   std::vector<int32_t> outputs{};                 // of HostList::tensors
   std::shared_ptr<const ExtractedGroup> nodes{};  // what it stands for
-  std::vector<std::string> op_names{};
+  std::vector<OpName> op_names{};
   int64_t bytes_read = 0, bytes_written = 0;
 };
 
@@ -77,7 +86,7 @@ struct EagerStep {
   std::shared_ptr<Executable> graph{};
   std::vector<Slot> inputs{}, outputs{};
   std::string why{};  // empty: it is a region
-  std::vector<std::string> op_names{};
+  std::vector<OpName> op_names{};
   int32_t node = kNone;                           // of a region, counted as in a LibraryStep
   std::shared_ptr<const ExtractedGroup> nodes{};  // of a kernel
 };

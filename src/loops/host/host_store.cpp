@@ -144,6 +144,13 @@ StoredNodes store(const ExtractedGroup& nodes) {
   return {nodes.graph, slots_of(nodes.inputs), slots_of(nodes.outputs)};
 }
 
+/// With their lines: addresses say nothing in another process.
+std::vector<std::string> texts_of(const std::vector<OpName>& ops) {
+  std::vector<std::string> texts;
+  for (const OpName& op : ops) texts.push_back(op.text());
+  return texts;
+}
+
 StoredStep store(const KernelStep& step) {
   return {.kind = StoredStep::Kind::Kernel,
           .kernel = step.kernel,
@@ -152,7 +159,7 @@ StoredStep store(const KernelStep& step) {
           .bytes_read = step.bytes_read,
           .bytes_written = step.bytes_written,
           .nodes = store(*step.nodes),
-          .op_names = step.op_names};
+          .op_names = texts_of(step.op_names)};
 }
 
 StoredStep store(const LibraryStep& step) {
@@ -179,7 +186,7 @@ StoredStep store(const ViewStepping& step) {
 StoredStep store(const EagerStep& step) {
   StoredStep stored{.kind = StoredStep::Kind::Eager,
                     .node = step.node,
-                    .op_names = step.op_names,
+                    .op_names = texts_of(step.op_names),
                     .why = step.why,
                     .from = step.inputs,
                     .to = step.outputs};
@@ -327,6 +334,12 @@ class Loader {
     return std::make_shared<const ExtractedGroup>(std::move(group));
   }
 
+  static std::vector<OpName> names_of(std::vector<std::string>& texts) {
+    std::vector<OpName> names;
+    for (std::string& text : texts) names.push_back({std::move(text)});
+    return names;
+  }
+
   KernelStep kernel_step(StoredStep& stored) const {
     require(stored.kernel >= 0 && static_cast<size_t>(stored.kernel) < list_.kernels.size());
     const Kernel& kernel = list_.kernels[static_cast<size_t>(stored.kernel)];
@@ -338,7 +351,7 @@ class Loader {
             .buffers = checked(std::move(stored.buffers)),
             .outputs = std::move(stored.tensors),
             .nodes = nodes_of(stored),
-            .op_names = std::move(stored.op_names),
+            .op_names = names_of(stored.op_names),
             .bytes_read = stored.bytes_read,
             .bytes_written = stored.bytes_written};
   }
@@ -374,7 +387,7 @@ class Loader {
     EagerStep step{.inputs = checked(std::move(stored.from)),
                    .outputs = checked(std::move(stored.to)),
                    .why = std::move(stored.why),
-                   .op_names = std::move(stored.op_names),
+                   .op_names = names_of(stored.op_names),
                    .node = stored.node};
     if (stored.nodes) {
       step.nodes = nodes_of(stored);

@@ -69,9 +69,9 @@ std::string speed_text(const CompiledKernel* kernel, int64_t bytes, double copy_
   return out.str();
 }
 
-std::string ops_text(const std::vector<std::string>& ops) {
+std::string ops_text(const std::vector<OpName>& ops) {
   std::string text;
-  for (const std::string& op : ops) text += (text.empty() ? "" : ", ") + op;
+  for (const OpName& op : ops) text += (text.empty() ? "" : ", ") + op.text();
   return text;
 }
 
@@ -112,6 +112,10 @@ struct StepText {
 };
 
 }  // namespace
+
+std::string OpName::text() const {
+  return location.known() ? op + " at " + ir::to_string(location) : op;
+}
 
 std::string print(const HostList& list) {
   std::ostringstream out;

@@ -7,12 +7,14 @@
 #include "loops/host/run_state.h"
 #include "loops/rules/rule.h"
 #include "ops/own/seeded_draws.h"
+#include "tandem/decomposition.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace tandem::loops {
 namespace {
@@ -76,28 +78,64 @@ class LlvmExecutable final : public Executable {
   KernelCheck check_;
 };
 
-bool is_static(const ir::Graph& graph) {
-  bool known = graph.symbols().empty();
+/// Whether a graph has constant sizes, and a tensor that kernels of the target could read.
+bool is_for(const ir::Graph& graph, const Target& target) {
+  bool known = graph.symbols().empty(), reads = false;
   auto look = [&](ir::ValueId id) {
     if (id == ir::kNoValue) return;
     const ir::TypePtr& type = graph.value(id).tensor_type();
     known = known && (type == nullptr || type->is_static());
+    reads = reads || (type != nullptr && target.reads(*type));
   };
   for (ir::ValueId id : graph.inputs()) look(id);
   graph.for_each_node([&](const ir::Node& node) {
     for (ir::ValueId id : node.results()) look(id);
   });
-  return known;
+  return known && reads;
+}
+
+/// Whether the call is about tensors that kernels of the target can read, and about no others.
+bool is_for(const OpCall& call, const Target& target) {
+  const ir::Graph& graph = call.builder().graph();
+  bool reads = true;
+  const auto look = [&](ir::ValueId id) {
+    const ir::TypePtr& type = graph.value(id).tensor_type();
+    reads = reads && (type == nullptr || target.reads(*type));
+  };
+  for (const ir::Operand& operand : call.node().operands()) {
+    operand.for_each_value([&](ir::ValueId id) {
+      if (id != ir::kNoValue) look(id);
+    });
+  }
+  for (ir::ValueId id : call.node().results())
+    if (id != ir::kNoValue) look(id);
+  return reads;
+}
+
+/// The rows, for calls on such tensors only. In parts, other ops are slower than the op itself.
+Decompositions only_for(const Target& target, const Decompositions& table) {
+  Decompositions limited;
+  for (const auto& [op, row] : table.rows()) {
+    if (!row.body) continue;
+    limited.set(op, [&target, body = row.body](const OpCall& call) {
+      return is_for(call, target) ? body(call) : std::vector<Expr>{};
+    });
+  }
+  return limited;
 }
 
 class LlvmBackend final : public Backend {
  public:
   LlvmBackend(std::shared_ptr<KernelCompiler> compiler, std::shared_ptr<Backend> judge, bool check)
-      : compiler_(std::move(compiler)), judge_(std::move(judge)), check_(check) {}
+      : compiler_(std::move(compiler)),
+        judge_(std::move(judge)),
+        check_(check),
+        can_compile_(compiler_->can_compile()) {}
 
   std::string_view name() const override { return "llvm"; }
 
   Decompositions decompositions(Rounding rounding, Random random) const override {
+    if (!can_compile_) return {};
     Decompositions table = Decompositions::standard(rounding);
     // An op with a rule is not decomposed: its rule would never be reached.
     for (const Rule* rule : all_rules()) {
@@ -107,10 +145,11 @@ class LlvmBackend final : public Backend {
     compiler_->target().adapt(table, rounding);
     // Only in fused kernels are such draws faster than libtorch's.
     if (random == Random::fast) table.merge(ops::seeded_draws());
-    return table;
+    return only_for(compiler_->target(), table);
   }
 
   bool can_fuse(const ir::Graph& graph, const ir::Node& node) const override {
+    if (!can_compile_) return false;
     const Rule* rule = find_rule(Call(graph, node), compiler_->target());
     return rule != nullptr && rule->weight != Weight::Pass;
   }
@@ -123,7 +162,9 @@ class LlvmBackend final : public Backend {
                    context.releasable_inputs.size(),
                    " flags\n  remedy: leave releasable_inputs empty, or give one flag per input");
     ir::verify(graph, "lower");
-    if (!is_static(graph)) return judge_->compile(graph, context);
+    // Nothing to fuse: on other devices and other processors each node is an operator of libtorch.
+    if (!can_compile_ || !is_for(graph, compiler_->target()))
+      return judge_->compile(graph, context);
     return std::make_unique<LlvmExecutable>(make_host_list(graph, context, *compiler_, *judge_),
                                             compiler_, judge_, check_);
   }
@@ -139,6 +180,7 @@ class LlvmBackend final : public Backend {
   std::shared_ptr<KernelCompiler> compiler_;
   std::shared_ptr<Backend> judge_;
   bool check_;
+  bool can_compile_;
 };
 
 }  // namespace

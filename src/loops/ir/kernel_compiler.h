@@ -42,6 +42,8 @@ class KernelCompiler {
   virtual ~KernelCompiler() = default;
   /// The device that it makes kernels for. Stays as long as the process.
   virtual const Target& target() const = 0;
+  /// Whether it can make any kernel on this machine.
+  virtual bool can_compile() const { return true; }
   /// One result per kernel. All kernels of a graph come at once, so that they can be compiled in
   /// parallel; no two of them have the same structural key.
   virtual std::vector<Result> compile(std::span<const Kernel* const> kernels) = 0;

@@ -161,7 +161,7 @@ std::vector<MetaResult> ask_kernel_on_zeros(const MetaCall& call) {
   return run_on_zeros(call);
 }
 
-std::vector<MetaResult> run_on_zeros(const MetaCall& call) {
+std::vector<MetaResult> try_on_zeros(const MetaCall& call) {
   c10::Device device = result_device(call);
   std::optional<KeepGenerator> keep_generator;
   if (info(call.op).random) keep_generator.emplace(device);
@@ -178,10 +178,14 @@ std::vector<MetaResult> run_on_zeros(const MetaCall& call) {
       stack.push_back(arg.other);
     }
   }
+  return run(call, std::move(stack), device);
+}
+
+std::vector<MetaResult> run_on_zeros(const MetaCall& call) {
   try {
-    return run(call, std::move(stack), device);
+    return try_on_zeros(call);
   } catch (const c10::NotImplementedError&) {
-    refuse(call, base::str("libtorch has no kernel for it on ", device.str()));
+    refuse(call, base::str("libtorch has no kernel for it on ", result_device(call).str()));
   }
 }
 

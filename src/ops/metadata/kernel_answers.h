@@ -18,5 +18,7 @@ std::vector<MetaResult> ask_kernel_on_zeros(const MetaCall& call);
 /// The same for rules that have no other way, whatever it costs: the caller knows that zeros do not
 /// mislead.
 std::vector<MetaResult> run_on_zeros(const MetaCall& call);
+/// The same, with the kernel's own error if it has none for such operands.
+std::vector<MetaResult> try_on_zeros(const MetaCall& call);
 
 }  // namespace tandem::ops

@@ -75,8 +75,9 @@ at::Tensor to_zeros(const TensorMeta& meta) {
 }
 
 ir::TensorType type_on(const at::Tensor& tensor, c10::Device device) {
-  if (tensor.layout() != c10::Layout::Strided) {
-    TANDEM_UNSUPPORTED("trace", "a tensor of layout ", tensor.layout(), " cannot be traced",
+  if (tensor.layout() != c10::Layout::Strided || tensor.is_quantized()) {
+    TANDEM_UNSUPPORTED("trace", "a tensor of layout ", tensor.layout(),
+                       tensor.is_quantized() ? " (quantized)" : "", " cannot be traced",
                        "\n  tensor: ", tensor.toString(),
                        "\n  remedy: make it dense before the compiled function");
   }

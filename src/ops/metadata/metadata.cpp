@@ -5,6 +5,7 @@
 #include "libtorch/thread_state.h"
 #include "ops/metadata/kernel_answers.h"
 #include "ops/metadata/meta_tensor.h"
+#include "ops/metadata/refusals.h"
 #include "ops/op_table.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -134,8 +135,10 @@ class KeyWriter {
 void refuse_if_data_decides(const MetaCall& call) {
   const OpInfo& facts = info(call.op);
   if (facts.reads_data) {
+    const bool number = call.op.schema().name() == "aten::_local_scalar_dense";
     TANDEM_UNSUPPORTED(
-        "trace", ir::op_text(call.op), " reads the value of a tensor, which a trace does not have",
+        "trace", number ? "item() or a branch on a tensor" : ir::op_text(call.op),
+        " reads the value of a tensor, which a trace does not have",
         "\n  operands: ", operand_types(call),
         "\n  remedy:   read it outside the compiled function and pass the number as an "
         "argument, or keep the computation on tensors (torch::where instead of if)");
@@ -193,7 +196,7 @@ TensorMeta MetadataPropagator::meta_of(const at::Tensor& tensor) {
 
 const std::vector<MetaResult>& MetadataPropagator::propagate(const c10::OperatorHandle& op,
                                                              std::span<const c10::IValue> args,
-                                                             MetaOf meta_of) {
+                                                             MetaOf meta_of, bool must_run) {
   memo_->key.clear();
   KeyWriter writer(memo_->key, *this, meta_of);
   writer.add_word(reinterpret_cast<uint64_t>(&op.schema()));
@@ -232,6 +235,7 @@ const std::vector<MetaResult>& MetadataPropagator::propagate(const c10::Operator
     results = ask_kernel_on_zeros(call);
     ++counts_.zeros;
   }
+  if (must_run) raise_refusal(call, *results);
   for (MetaResult& result : *results) {
     for (TensorMeta& tensor : result.tensors) {
       if (tensor.type) tensor.type = intern(*tensor.type);

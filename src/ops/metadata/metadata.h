@@ -63,9 +63,11 @@ class MetadataPropagator {
 
   /// `args` are those of the schema, in order. A hit reads them in place and allocates nothing.
   /// Never moves a generator, never writes an operand, never leaves a thread setting changed.
-  /// The reference is valid until the propagator dies.
+  /// The reference is valid until the propagator dies. With `must_run`, what the kernel would
+  /// refuse is raised now.
   const std::vector<MetaResult>& propagate(const c10::OperatorHandle& op,
-                                           std::span<const c10::IValue> args, MetaOf meta_of);
+                                           std::span<const c10::IValue> args, MetaOf meta_of,
+                                           bool must_run = false);
 
   ir::TypePtr intern(ir::TensorType type);
   TensorMeta meta_of(const at::Tensor& tensor);

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "ops/op_table.h"
 #include "ops/own/arrives.h"
+#include "ops/own/inputs_in_backward.h"
 #include "passes/remove_dead_nodes.h"
 #include "shapes/reach.h"
 #include "tandem/ir/type.h"
@@ -54,10 +55,15 @@ bool is_add(const ir::Node& node) {
   return name.name == "aten::add" && name.overload_name == "Tensor";
 }
 
+/// What is there of what a backward may leave out.
+bool is_mark(const ir::Node& node) {
+  return ops::kArrives.is(node) || ops::kEither.is(node) || ops::kWritten.is(node);
+}
+
 /// With all gradients there, or chosen.
 void drop_arrivals(ir::Graph& graph) {
   graph.for_each_node([&](ir::Node& node) {
-    if (!ops::kArrives.is(node) && !ops::kEither.is(node)) return;
+    if (!is_mark(node)) return;
     graph.replace_all_uses(node.results()[0], *node.operands()[0].get_if<ir::ValueId>());
     graph.erase(node);
   });
@@ -71,10 +77,13 @@ void raise_if_eager_does(const ir::Graph& graph) {
 
 class Specialiser {
  public:
-  Specialiser(ir::Graph graph, const std::vector<bool>& defined,
-              const std::vector<ir::EffectFacts>& effects)
-      : graph_(std::move(graph)), dependence_(graph_.value_limit(), Dependence::None) {
-    find_unreached(defined, effects);
+  Specialiser(ir::Graph graph, const Asked& asked, const ir::Signature& signature)
+      : graph_(std::move(graph)),
+        dependence_(graph_.value_limit(), Dependence::None),
+        run_(formulas_run(signature, asked)) {
+    const std::vector<bool>& defined = asked.defined;
+    find_unreached(signature.effects);
+    if (!asked.wanted.empty()) drop_unwanted(asked.wanted);
     for (ir::ValueId input : graph_.inputs()) {
       const ir::Descriptor& role = graph_.input_role(input);
       if (role.role != ir::Role::Tangent) continue;
@@ -99,26 +108,36 @@ class Specialiser {
     drop_arrivals(graph_);
     do {
       passes::remove_dead_nodes(graph_);
-    } while (drop_unreached());
+    } while (drop_unreached() || drop_idle_reads());
     raise_if_eager_does(graph_);
     ir::verify(graph_, "partition");
     return std::move(graph_);
   }
 
  private:
+  /// Formulas that nobody knows are run.
+  bool is_run(int64_t formula) const {
+    return formula < 0 || static_cast<size_t>(formula) >= run_.size() ||
+           run_[static_cast<size_t>(formula)];
+  }
+
+  void drop_unwanted(const std::vector<bool>& wanted) {
+    size_t gradient = 0;
+    for (size_t i = 0; i < graph_.outputs().size(); ++i) {
+      if (graph_.outputs()[i].role.role != ir::Role::Grad) continue;
+      if (!wanted[gradient++]) graph_.set_output(i, ir::kNoValue);
+    }
+  }
+
   /// Finds the draws and effects that eager's backward does not reach.
-  void find_unreached(const std::vector<bool>& defined,
-                      const std::vector<ir::EffectFacts>& effects) {
+  void find_unreached(const std::vector<ir::EffectFacts>& effects) {
     if (effects.empty()) return;
     size_t next = 0;
     graph_.for_each_node([&](const ir::Node& node) {
       if (node.kind() != ir::NodeKind::Op || !ops::info(node.op()).must_happen()) return;
       TANDEM_CHECK(next < effects.size(), "partition", "the backward has more than ",
                    effects.size(), " draws and effects");
-      const std::vector<bool>& tangents = effects[next++].tangents;
-      bool reached = false;
-      for (size_t i = 0; i < tangents.size(); ++i) reached = reached || (tangents[i] && defined[i]);
-      if (!reached) unreached_.push_back(node.id());
+      if (!is_run(effects[next++].formula)) unreached_.push_back(node.id());
     });
     TANDEM_CHECK(next == effects.size(), "partition", "the backward has ", next,
                  " draws and effects, recorded were ", effects.size());
@@ -140,6 +159,17 @@ class Specialiser {
     return any;
   }
 
+  /// What an input holds is asked for what is written to it, and by formulas that are run.
+  bool drop_idle_reads() {
+    bool any = false;
+    graph_.for_each_node_reversed([&](ir::Node& node) {
+      if (!ops::kReadInBackward.is(node) || graph_.value(node.results()[0]).has_users()) return;
+      graph_.erase(node);
+      any = true;
+    });
+    return any;
+  }
+
   /// Zeros that one node has been given serve those after it.
   template <class Fn>
   void in_order(const Fn& fn) {
@@ -149,6 +179,11 @@ class Specialiser {
 
   /// Where the recording has a branch for gradients that are not there.
   void choose(ir::Node& node) {
+    if (ops::kWritten.is(node)) {
+      const size_t chosen = is_run(node.operands()[2].get_if<ir::Size>()->value()) ? 0 : 1;
+      graph_.replace_all_uses(node.results()[0], *node.operands()[chosen].get_if<ir::ValueId>());
+      return graph_.erase(node);
+    }
     if (!ops::kEither.is(node)) return;
     const auto& tangents = *node.operands()[2].get_if<ir::Operand::Values>();
     const ir::ValueId gradient = *node.operands()[0].get_if<ir::ValueId>();
@@ -316,14 +351,14 @@ class Specialiser {
   std::vector<Dependence> dependence_;  // by value of the graph that came in
   std::vector<std::pair<ir::TypePtr, ir::ValueId>> zeros_;
   std::vector<ir::NodeId> unreached_;
+  const std::vector<bool> run_;  // by formula
 };
 
 }  // namespace
 
 bool has_arrival_marks(const ir::Graph& graph) {
   bool any = false;
-  graph.for_each_node(
-      [&](const ir::Node& node) { any = any || ops::kArrives.is(node) || ops::kEither.is(node); });
+  graph.for_each_node([&](const ir::Node& node) { any = any || is_mark(node); });
   return any;
 }
 
@@ -333,9 +368,9 @@ void drop_arrival_marks(ir::Graph& graph) {
   raise_if_eager_does(graph);
 }
 
-ir::Graph drop_tangents(const ir::Graph& backward, const std::vector<bool>& defined,
-                        const std::vector<ir::EffectFacts>& effects) {
-  return Specialiser(backward, defined, effects).run();
+ir::Graph drop_tangents(const ir::Graph& backward, const Asked& asked,
+                        const ir::Signature& signature) {
+  return Specialiser(backward, asked, signature).run();
 }
 
 }  // namespace tandem::partition

@@ -26,7 +26,6 @@ class Search {
       (is_saved(input) ? saved_count_ : tangent_count_) += 1;
     }
     use_.readers.assign(saved_count_, Flags(tangent_count_));
-    use_.shared.assign(tangent_count_, Flags(tangent_count_));
     origins_.assign(graph.value_limit(), {Flags(tangent_count_), Flags(saved_count_)});
     size_t tangent = 0, saved = 0;
     for (ir::ValueId input : graph.inputs()) {
@@ -42,14 +41,10 @@ class Search {
   TangentUse run() && {
     graph_.for_each_node([&](const ir::Node& node) { visit(node); });
     for (const ir::Output& output : graph_.outputs()) {
-      Flags& tangents = use_.gradients.emplace_back(tangent_count_);
       if (output.value == ir::kNoValue) continue;
       const Origin& origin = origins_[static_cast<size_t>(output.value)];
-      tangents = origin.tangents;
-      if (any(tangents)) continue;
       // A gradient that looks at no tangent is computed for every one of them.
-      tangents.assign(tangent_count_, true);
-      note_readers(origin.saved, tangents);
+      if (!any(origin.tangents)) note_readers(origin.saved, Flags(tangent_count_, true));
     }
     return std::move(use_);
   }
@@ -74,12 +69,7 @@ class Search {
         add(origin.saved, origins_[static_cast<size_t>(id)].saved);
       });
     }
-    if (any(origin.tangents) && any(origin.saved)) {
-      note_readers(origin.saved, origin.tangents);
-      for (size_t i = 0; i < tangent_count_; ++i) {
-        if (origin.tangents[i]) add(use_.shared[i], origin.tangents);
-      }
-    }
+    if (any(origin.tangents) && any(origin.saved)) note_readers(origin.saved, origin.tangents);
     if (any(origin.tangents)) origin.saved.assign(saved_count_, false);
     for (ir::ValueId id : node.results()) {
       if (id != ir::kNoValue) origins_[static_cast<size_t>(id)] = origin;

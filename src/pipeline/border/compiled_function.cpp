@@ -7,14 +7,16 @@
 #include "pipeline/reports/report.h"
 #include "pipeline/settings/environment.h"
 #include "pipeline/settings/options.h"
-#include "pipeline/verify_entry.h"
+#include "pipeline/verify/verify_entry.h"
 #include "runtime/backward/generator_states.h"
 #include "runtime/call/call.h"
+#include "runtime/guards/module_guard.h"
 #include "tandem/function.h"
 #include "tracing/trace.h"
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -44,13 +46,19 @@ class Function final : public detail::CompiledFunction,
     // Inside another trace the function is simply part of it.
     if (tracing::is_tracing()) return program_->function(arguments);
     const libtorch::ThreadState thread = libtorch::ThreadState::now();
-    EntryPtr entry = find(thread, arguments);
+    bool after_another = false;
+    EntryPtr entry = find(thread, arguments, &after_another);
     if (entry) {
       hits_.fetch_add(1, std::memory_order_relaxed);
-      if (options_.verify_every > 0) verify(*entry, arguments);
+      if (entry->checks().is_due(after_another) && !check(*entry, arguments))
+        return call_eagerly(arguments);
+      // Never without verify_every: gradients of a call are asked for in a state of their own.
+      if (options_.verify_every != 0 && entry->first_gradients().appeared())
+        entry = look_again(entry, thread, arguments);
     } else {
       other_calls_.fetch_add(1, std::memory_order_relaxed);
       entry = compile(thread, arguments);
+      if (entry) entry->checks().count_first();
     }
     if (!entry) return call_eagerly(arguments);
     return entry->has_checks() ? call_with_checks(entry, arguments)
@@ -85,7 +93,7 @@ class Function final : public detail::CompiledFunction,
   }
 
   std::string report() const override {
-    std::string text = describe_stats(stats());
+    std::string text = options_.name + "\n" + describe_stats(stats());
     std::shared_lock lock(mutex_);
     for (size_t i = 0; i < entries_.size(); ++i) {
       text += "\nentry " + std::to_string(i) + ": " + describe_entry(*entries_[i]);
@@ -100,6 +108,7 @@ class Function final : public detail::CompiledFunction,
     stats.calls = stats.hits + other_calls_.load(std::memory_order_relaxed);
     stats.eager_calls = eager_calls_.load(std::memory_order_relaxed);
     stats.entries = static_cast<int64_t>(entries_.size());
+    stats.checks = checks_.load(std::memory_order_relaxed);
     stats.traces += program_->derived_traces->load(std::memory_order_relaxed);
     stats.backend_fallbacks = program_->backend_fallbacks->load(std::memory_order_relaxed);
     return stats;
@@ -122,6 +131,7 @@ class Function final : public detail::CompiledFunction,
       overflow_warned_ = false;
       unsupported_warned_ = false;
       check_warned_ = false;
+      mode_warned_ = false;
     }
     compiles_.forget();
   }
@@ -134,16 +144,18 @@ class Function final : public detail::CompiledFunction,
   }
 
  private:
-  /// What was hit last is most likely what comes next; then newest first.
-  EntryPtr find(const libtorch::ThreadState& thread, const detail::Flat& arguments) const {
+  /// What was hit last is most likely what comes next; then newest first. `after_another` says
+  /// whether it was another one.
+  EntryPtr find(const libtorch::ThreadState& thread, const detail::Flat& arguments,
+                bool* after_another = nullptr) const {
     // guard_on is the user's: it may call reset(), so no lock is held then.
-    if (options_.guard_on) return find_in(snapshot(), thread, arguments);
+    if (options_.guard_on) return find_in(snapshot(), thread, arguments, after_another);
     std::shared_lock lock(mutex_);
-    return find_in(entries_, thread, arguments);
+    return find_in(entries_, thread, arguments, after_another);
   }
 
   EntryPtr find_in(const std::vector<EntryPtr>& entries, const libtorch::ThreadState& thread,
-                   const detail::Flat& arguments) const {
+                   const detail::Flat& arguments, bool* after_another = nullptr) const {
     const size_t guess = last_hit_.load(std::memory_order_relaxed);
     if (guess < entries.size() && entries[guess]->guards().hold(thread, arguments)) {
       return entries[guess];
@@ -151,6 +163,7 @@ class Function final : public detail::CompiledFunction,
     for (size_t i = entries.size(); i-- > 0;) {
       if (i == guess || !entries[i]->guards().hold(thread, arguments)) continue;
       last_hit_.store(i, std::memory_order_relaxed);
+      if (after_another != nullptr) *after_another = true;
       return entries[i];
     }
     return nullptr;
@@ -166,7 +179,7 @@ class Function final : public detail::CompiledFunction,
     } catch (const ops::CheckFailed& failed) {
       before.restore();
       if (!check_warned_.exchange(true)) {
-        base::warn(base::str("a call of a compiled function runs eagerly: ", failed.what()));
+        base::warn(base::str("a call of ", options_.name, " runs eagerly: ", failed.what()));
       }
       return call_eagerly(arguments);
     }
@@ -180,14 +193,38 @@ class Function final : public detail::CompiledFunction,
   std::string miss_reason(const libtorch::ThreadState& thread,
                           const detail::Flat& arguments) const {
     const std::vector<EntryPtr> entries = snapshot();
+    return miss_reason(entries, nearest(entries, thread, arguments), thread, arguments);
+  }
+
+  static std::string miss_reason(const std::vector<EntryPtr>& entries, size_t nearest,
+                                 const libtorch::ThreadState& thread,
+                                 const detail::Flat& arguments) {
     if (entries.empty()) return "first call: no entry yet";
-    std::string reason;
+    const std::string text = entries[nearest]->guards().difference(thread, arguments);
+    return base::str("entry ", nearest, entries.size() > 1 ? " is nearest: " : ": ", text);
+  }
+
+  /// The entry that the fewest differences keep from serving the call; the newest of several.
+  static size_t nearest(const std::vector<EntryPtr>& entries, const libtorch::ThreadState& thread,
+                        const detail::Flat& arguments) {
+    size_t best = 0, least = SIZE_MAX;
     for (size_t i = entries.size(); i-- > 0;) {
-      if (auto text = entries[i]->guards().mismatch(thread, arguments)) {
-        reason += (reason.empty() ? "entry " : "; entry ") + std::to_string(i) + ": " + *text;
-      }
+      const size_t distance = entries[i]->guards().distance(thread, arguments);
+      if (distance >= least) continue;
+      best = i;
+      least = distance;
     }
-    return reason;
+    return best;
+  }
+
+  /// Whether calls that no entry serves run eagerly, and the program has been told.
+  bool is_full() const {
+    if (options_.on_overflow != OnOverflow::eager) return false;
+    if (base::log_level() >= base::LogLevel::Info) return false;  // a line for each miss
+    std::shared_lock lock(mutex_);
+    return overflow_warned_ && static_cast<int64_t>(entries_.size()) >= options_.max_entries &&
+           std::ranges::none_of(entries_,
+                                [](const EntryPtr& entry) { return entry->guards().is_stale(); });
   }
 
   detail::Flat call_eagerly(const detail::Flat& arguments) {
@@ -233,6 +270,11 @@ class Function final : public detail::CompiledFunction,
     return nullptr;
   }
 
+  static std::string first_line(const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    return text.substr(0, text.find('\n'));
+  }
+
   /// Indented, without a backtrace.
   static std::string error_text(const std::exception_ptr& error) {
     std::string text;
@@ -249,13 +291,46 @@ class Function final : public detail::CompiledFunction,
     return lines;
   }
 
-  void verify(const runtime::EntryState& entry, const detail::Flat& arguments) {
-    // Counted per entry: if calls alternate between two entries, a count of all calls could leave
-    // one of them unseen. The call that compiled an entry was its first.
-    if ((entry.count_call() + 1) % options_.verify_every != 0) return;
+  /// Raises if the function is not any more what the entry was compiled for. False: it is now
+  /// something that cannot be compiled, and the call shall run eagerly.
+  bool check(const runtime::EntryState& entry, const detail::Flat& arguments) {
     const auto keep = shared_from_this();
-    count_trace();
-    verify_entry(entry, *program_, arguments, options_);
+    checks_.fetch_add(1, std::memory_order_relaxed);
+    try {
+      verify_entry(entry, *program_, arguments, options_);
+    } catch (const UnsupportedError&) {
+      entry.checks().failed();
+      fail(std::current_exception());
+      return false;
+    } catch (...) {
+      entry.checks().failed();
+      throw;
+    }
+    entry.checks().passed();
+    return true;
+  }
+
+  /// A closed-over leaf has its first gradient: now a trace sees if the function asks for it. Then
+  /// the entry has never been right, and null is returned if the call shall run eagerly.
+  EntryPtr look_again(const EntryPtr& entry, const libtorch::ThreadState& thread,
+                      const detail::Flat& arguments) {
+    const auto keep = shared_from_this();
+    try {
+      verify_entry(*entry, *program_, arguments, options_);
+      return entry;
+    } catch (const UnsupportedError&) {
+      {
+        std::unique_lock lock(mutex_);
+        stats_.evictions += static_cast<int64_t>(std::erase(entries_, entry));
+      }
+      CompileRegistry::Ticket ticket =
+          compiles_.begin(thread, arguments, guards_of(*program_, thread, arguments, options_));
+      if (ticket) ticket.fail(std::current_exception(), arguments, entry->lifted());
+      return fail(std::current_exception());
+    } catch (...) {
+      entry->first_gradients().wait_again();
+      throw;
+    }
   }
 
   /// Null: the call shall run eagerly. Threads that need the same entry wait for the first of them.
@@ -264,6 +339,8 @@ class Function final : public detail::CompiledFunction,
     const auto keep = shared_from_this();
     for (;;) {
       if (auto error = compiles_.failure(thread, arguments)) return fail(error);
+      // Every such call comes here: no guards of it are made, and no text about them.
+      if (is_full()) return nullptr;
       CompileRegistry::Ticket ticket =
           compiles_.begin(thread, arguments, guards_of(*program_, thread, arguments, options_));
       // The thread before us may have been quicker, whether we have waited for it or not.
@@ -276,14 +353,14 @@ class Function final : public detail::CompiledFunction,
   EntryPtr compile(const libtorch::ThreadState& thread, const detail::Flat& arguments,
                    CompileRegistry::Ticket& ticket) {
     const std::string reason = miss_reason(thread, arguments);
-    base::log(base::LogLevel::Info, "miss: " + reason);
+    base::log(base::LogLevel::Info, options_.name + ": miss: " + reason);
     drop_stale();
     int64_t number = 0;
     uint64_t generation = 0;
     {
       std::unique_lock lock(mutex_);
       if (static_cast<int64_t>(entries_.size()) >= options_.max_entries)
-        return overflow(reason, lock);
+        return overflow(thread, arguments, lock);
       ++stats_.traces;
       number = next_number_++;
       generation = generation_;
@@ -295,12 +372,20 @@ class Function final : public detail::CompiledFunction,
     try {
       EntryPtr entry = compile_entry(program_, arguments, options_, log, counts);
       keep(entry, reason, log, counts, generation);
+      if (counts.unnamed_training) warn_of_training(*counts.unnamed_training);
       return entry;
     } catch (const Error&) {
       if (log.ended_by_user()) throw;
       error = std::current_exception();
       // Gradients of a call: the host may be in the state of the call again next time.
       if (!program_->is_derived()) ticket.fail(error, arguments, counts.lifted);
+    } catch (const c10::Error& raised) {
+      // Eager may raise it, too, or not: run eagerly, the function itself tells. Not remembered, as
+      // nothing is that the function raises.
+      if (options_.on_unsupported == OnUnsupported::error || program_->is_derived()) throw;
+      error = std::make_exception_ptr(UnsupportedError(
+          "trace", base::str("libtorch raises an error while the function is traced",
+                             base::detail_line("libtorch", first_line(raised)))));
     }
     return fail(error);
   }
@@ -322,14 +407,16 @@ class Function final : public detail::CompiledFunction,
       if (generation == generation_ &&
           static_cast<int64_t>(entries_.size()) < options_.max_entries) {
         entries_.push_back(entry);
+        last_hit_.store(entries_.size() - 1, std::memory_order_relaxed);
       }
       stats_ = std::move(next);
     }
     const Split& split = entry->split();
     base::log(base::LogLevel::Info,
-              base::str("compiled ", split.signature.training ? "a training" : "an inference",
-                        " entry in ", total * 1e3, " ms: ", split.forward.node_count(),
-                        " forward and ", split.backward.node_count(), " backward nodes"));
+              base::str(options_.name, ": compiled ",
+                        split.signature.training ? "a training" : "an inference", " entry in ",
+                        total * 1e3, " ms: ", split.forward.node_count(), " forward and ",
+                        split.backward.node_count(), " backward nodes"));
   }
 
   /// Entries that can serve no call any more: they would only keep memory, and a place.
@@ -356,28 +443,43 @@ class Function final : public detail::CompiledFunction,
                    "\n  remedy: call it outside; there the arguments have no data");
   }
 
+  void warn_of_training(const tracing::UserCall& call) {
+    if (mode_warned_.exchange(true)) return;
+    base::warn(base::str(options_.name, " calls ", call.op_name(),
+                         " in training mode, and no module is named: a later eval() is not noticed "
+                         "at once",
+                         base::detail_line("at", ir::to_string(call.line)),
+                         "\n  remedy: name the module, compile(net, fn): then train() and eval() "
+                         "are guarded"));
+  }
+
   EntryPtr fail(const std::exception_ptr& error) {
     try {
       std::rethrow_exception(error);
     } catch (const UnsupportedError& unsupported) {
       if (options_.on_unsupported == OnUnsupported::error) throw;
       if (!unsupported_warned_.exchange(true)) {
-        base::warn(base::str("a compiled function runs eagerly: ", unsupported.what()));
+        base::warn(base::str(options_.name, " runs eagerly: ", unsupported.what()));
       }
       return nullptr;
     }
   }
 
-  EntryPtr overflow(const std::string& reason, std::unique_lock<std::shared_mutex>& lock) {
-    const std::string text =
-        base::str("the function has ", entries_.size(), " entries, max_entries allows ",
-                  options_.max_entries, "; another would be needed because ", reason);
+  EntryPtr overflow(const libtorch::ThreadState& thread, const detail::Flat& arguments,
+                    std::unique_lock<std::shared_mutex>& lock) {
+    const std::vector<EntryPtr> entries = entries_;
     const bool first = !std::exchange(overflow_warned_, true);
     lock.unlock();
-    const std::string remedy =
-        "\n  remedy: raise Options::max_entries, or make the calls alike (pad to one size)";
+    if (!first && options_.on_overflow == OnOverflow::eager) return nullptr;
+    const size_t near = nearest(entries, thread, arguments);
+    const std::string text = base::str(
+        options_.name, " has ", entries.size(), entries.size() == 1 ? " entry" : " entries",
+        ", max_entries allows ", options_.max_entries, "; another would be needed because ",
+        miss_reason(entries, near, thread, arguments));
+    const std::string remedy = base::str("\n  remedy: raise Options::max_entries, or ",
+                                         entries[near]->guards().advice(thread, arguments));
     if (options_.on_overflow == OnOverflow::error) throw UserError("call", text + remedy);
-    if (first) base::warn("a compiled function runs eagerly: " + text + remedy);
+    base::warn("calls run eagerly: " + text + remedy);
     return nullptr;
   }
 
@@ -391,8 +493,8 @@ class Function final : public detail::CompiledFunction,
   uint64_t generation_ = 0;  // counts reset()
   int64_t next_number_ = 0;  // of a compile, for the names of dumps
   bool overflow_warned_ = false;
-  std::atomic<bool> unsupported_warned_{false}, check_warned_{false};
-  std::atomic<int64_t> hits_{0}, other_calls_{0}, eager_calls_{0};
+  std::atomic<bool> unsupported_warned_{false}, check_warned_{false}, mode_warned_{false};
+  std::atomic<int64_t> hits_{0}, other_calls_{0}, eager_calls_{0}, checks_{0};
   mutable std::atomic<size_t> last_hit_{0};  // a guess where to look first
 };
 
@@ -408,9 +510,9 @@ std::shared_ptr<detail::CompiledFunction> compile_gradients(std::shared_ptr<cons
 namespace tandem::detail {
 
 std::shared_ptr<CompiledFunction> CompiledFunction::create(FlatFunction function, Options options) {
-  options = pipeline::apply_environment(std::move(options));
-  pipeline::check_options(options);
-  options.backend.resolve();  // an unknown name is an error here, not at the first call
+  options = pipeline::effective_options(std::move(options));
+  for (auto& module : options.modules) module = runtime::hold_for_tandem(std::move(module));
+  if (options.name.empty()) options.name = "a compiled function";
   return std::make_shared<pipeline::Function>(
       std::make_shared<const pipeline::Program>(std::move(function)), std::move(options));
 }

@@ -6,12 +6,20 @@
 #include "tandem/compiled.h"
 #include "tandem/flatten.h"
 
+#include <torch/nn/module.h>
+
 #include <ostream>
 #include <string>
+#include <string_view>
 
 namespace tandem {
 
 std::string version() { return base::kVersion; }
+
+Compiled<std::vector<at::Tensor>(std::vector<at::Tensor>)> compile_boxed(Boxed fn, Options options,
+                                                                         detail::CallSite site) {
+  return compile(std::move(fn), std::move(options), site);
+}
 
 }  // namespace tandem
 
@@ -29,6 +37,39 @@ std::vector<std::string> FlatFunction::tensor_names(const Flat& arguments) const
   std::vector<std::string> names;
   for (size_t i = 0; i < arguments.tensors.size(); ++i) names.push_back(base::str("argument ", i));
   return names;
+}
+
+std::string element_name(size_t index) { return base::str("[", index, "]"); }
+
+std::string element_name(const std::string& key) { return "[\"" + key + "\"]"; }
+
+std::string argument_name(size_t index) { return base::str("argument ", index); }
+
+namespace {
+
+/// `Linear` of `torch::nn::LinearImpl`: the name of the holder, which is what programs write.
+std::string class_of(const torch::nn::Module& module) {
+  std::string name = module.name();
+  // A template keeps what is in its brackets.
+  const size_t colons = name.rfind("::", name.find('<'));
+  if (colons != std::string::npos) name.erase(0, colons + 2);
+  constexpr std::string_view kImpl = "Impl";
+  if (name.size() > kImpl.size() && name.ends_with(kImpl)) name.resize(name.size() - kImpl.size());
+  return name;
+}
+
+}  // namespace
+
+Options with_name(Options options, CallSite site) {
+  if (!options.name.empty()) return options;
+  for (const auto& module : options.modules) {
+    if (module == nullptr) continue;  // refused later, in words
+    options.name += (options.name.empty() ? "" : "+") + class_of(*module);
+  }
+  if (!options.name.empty()) return options;
+  const std::string_view file(site.file);
+  options.name = base::str(file.substr(file.rfind('/') + 1), ":", site.line);
+  return options;
 }
 
 void throw_empty_handle() {

@@ -16,8 +16,7 @@ namespace tandem {
 namespace detail {
 
 Joint export_joint(const FlatFunction& function, const Flat& arguments, const Options& given) {
-  const Options options = pipeline::apply_environment(given);
-  pipeline::check_options(options);
+  const Options options = pipeline::effective_options(given);
   pipeline::StageLog log("export_joint", options.dump_dir);
   pipeline::Captured captured =
       pipeline::capture(pipeline::Program(function), arguments, options, log);
@@ -52,8 +51,9 @@ Boxed lower(const Split& parts, std::shared_ptr<Backend> backend) {
   runtime::Artifact artifact = pipeline::lower(
       {.backend = std::string(backend->name()), .split = std::move(split), .guards = guards.rows()},
       *backend, log);
-  const auto entry = runtime::bind(std::move(artifact), guards, {},
-                                   pipeline::make_backward_compiler(std::move(backend)));
+  const auto entry = runtime::bind(
+      std::move(artifact),
+      {.guards = guards, .compiler = pipeline::make_backward_compiler(std::move(backend))});
   return [entry, arity](std::vector<at::Tensor> inputs) {
     TANDEM_REQUIRE(inputs.size() == arity, "call", "the lowered function takes ", arity,
                    " tensors (lifted ones first), got ", inputs.size(),

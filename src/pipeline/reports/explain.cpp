@@ -191,7 +191,8 @@ void describe_settings(std::ostream& out, const Options& options) {
                ")");
   }
   if (options.guard_on) remark(set, "guard_on");
-  if (options.verify_every != defaults.verify_every) remark(set, base::str("verify_every = ", options.verify_every));
+  if (options.verify_every != defaults.verify_every)
+    remark(set, base::str("verify_every = ", options.verify_every));
   if (!options.dump_dir.empty()) remark(set, "dump_dir = " + options.dump_dir.string());
   if (options.on_event) remark(set, "on_event");
   const std::string environment = describe_environment();
@@ -250,9 +251,13 @@ void describe_advice(std::ostream& out, const Explanation& explanation, const Op
                                " dropped because the program had let go of a closed-over tensor;\n"
                                "    pass what changes as an argument"));
   }
-  advice.push_back(
-      "what host code decides is decided once, when Tandem traces; verify_every = 1 finds out\n"
-      "    whether that is a mistake");
+  advice.push_back(options.verify_every == automatic
+                       ? "what host code decides is decided once, when Tandem traces; it is "
+                         "checked at the 2nd,\n"
+                         "    4th, 8th, ... call of an entry, with verify_every = 1 at each"
+                       : "what host code decides is decided once, when Tandem traces; verify_every "
+                         "= 1 finds out\n"
+                         "    whether that is a mistake");
   out << "\nWorth knowing\n";
   for (const std::string& line : advice) out << "  - " << line << "\n";
 }
@@ -280,7 +285,7 @@ void describe_history(std::ostream& out, const Stats& stats) {
 std::string explain_page(const Explanation& explanation, const Options& options,
                          const Stats& stats) {
   std::ostringstream out;
-  out << "A call with these arguments\n" << explanation.forecast;
+  out << "A call of " << options.name << " with these arguments\n" << explanation.forecast;
   if (explanation.entry) {
     describe_compiled(out, explanation);
     describe_guards(out, *explanation.entry);

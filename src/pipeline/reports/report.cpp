@@ -16,7 +16,7 @@
 namespace tandem::pipeline {
 namespace {
 
-constexpr size_t kMostSaved = 8;
+constexpr size_t kMostSaved = 6;
 
 std::string bytes_text(int64_t bytes) {
   if (bytes >= 1 << 20) return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "pipeline/settings/environment.h"
 #include "tandem/ir/text.h"
 #include "tracing/recording/tracing_state.h"
 #include "tracing/trace.h"
@@ -59,6 +60,20 @@ void StageLog::tell(const std::string& stage, double done) {
   ended_by_user_ = false;
 }
 
+namespace {
+
+/// What `write` raises names the variable that has asked for dumps.
+template <class Write>
+void write_dump(Write&& write) {
+  try {
+    write();
+  } catch (const UserError& error) {
+    throw base::with_detail(error, "set by", environment_setting("TANDEM_DUMP_DIR"));
+  }
+}
+
+}  // namespace
+
 void StageLog::dump(const std::string& stage, const ir::Graph& graph, bool changed) {
   if (dump_dir_.empty()) return;
   std::error_code error;
@@ -66,24 +81,28 @@ void StageLog::dump(const std::string& stage, const ir::Graph& graph, bool chang
   const std::string number = (next_dump_ < 10 ? "0" : "") + std::to_string(next_dump_);
   const auto file = dump_dir_ / (function_name_ + "." + number + "-" + stage + ".tdm");
   ++next_dump_;
-  if (changed) {
-    ir::write_file(file, {&graph, 1});
-    return;
-  }
-  std::ofstream out(file);
-  out << "# unchanged\n";
-  TANDEM_REQUIRE(out.good(), "options", "cannot write the dump ", file.string(),
-                 "\n  remedy: set dump_dir to a folder that can be written");
+  write_dump([&] {
+    if (changed) {
+      ir::write_file(file, {&graph, 1});
+      return;
+    }
+    std::ofstream out(file);
+    out << "# unchanged\n";
+    TANDEM_REQUIRE(out.good(), "options", "cannot write the dump ", file.string(),
+                   "\n  remedy: set dump_dir to a folder that can be written");
+  });
 }
 
 void StageLog::dump(const std::string& half, const Executable& executable) {
   if (dump_dir_.empty()) return;
   for (const Executable::Listing& listing : executable.listings()) {
     const auto file = dump_dir_ / (function_name_ + "." + half + "." + listing.name);
-    std::ofstream out(file);
-    out << listing.text;
-    TANDEM_REQUIRE(out.good(), "options", "cannot write the dump ", file.string(),
-                   "\n  remedy: set dump_dir to a folder that can be written");
+    write_dump([&] {
+      std::ofstream out(file);
+      out << listing.text;
+      TANDEM_REQUIRE(out.good(), "options", "cannot write the dump ", file.string(),
+                     "\n  remedy: set dump_dir to a folder that can be written");
+    });
   }
 }
 

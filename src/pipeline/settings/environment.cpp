@@ -235,6 +235,24 @@ std::map<std::string, std::string> tandem_variables() {
   return found;
 }
 
+/// Raises the error of a variable that cannot be right whatever the program says, with its name.
+/// Comes back if there is none.
+void name_the_variable() {
+  for (const auto& [name, value] : tandem_variables()) {
+    const Variable* variable = find_variable(name);
+    if (variable == nullptr) continue;
+    Options alone;
+    variable->set(alone, value);
+    try {
+      check_options(alone);
+    } catch (const UserError& error) {
+      throw base::with_detail(error, "set by", name + "=" + value);
+    } catch (const UnsupportedError& error) {
+      throw base::with_detail(error, "set by", name + "=" + value);
+    }
+  }
+}
+
 }  // namespace
 
 Options apply_environment(Options options) {
@@ -255,6 +273,17 @@ Options apply_environment(Options options) {
   return options;
 }
 
+Options effective_options(Options options) {
+  options = apply_environment(std::move(options));
+  try {
+    check_options(options);
+  } catch (const Error&) {
+    name_the_variable();
+    throw;
+  }
+  return options;
+}
+
 std::string describe_environment() {
   std::string text;
   for (const auto& [name, value] : tandem_variables()) {
@@ -264,6 +293,12 @@ std::string describe_environment() {
     text += name + "=" + value;
   }
   return text;
+}
+
+std::string environment_setting(const std::string& name) {
+  const auto variables = tandem_variables();
+  const auto found = variables.find(name);
+  return found == variables.end() ? "" : name + "=" + found->second;
 }
 
 std::vector<std::string> environment_names() {

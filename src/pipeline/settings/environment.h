@@ -15,9 +15,16 @@ namespace tandem::pipeline {
 /// knows warns once in this process, with the nearest name. An empty value counts as not set.
 Options apply_environment(Options options);
 
+/// The same, refused by `check_options` if they cannot be met. What a variable alone is to blame
+/// for names it.
+Options effective_options(Options options);
+
 /// Which known names are set, for `explain()`: `TANDEM_BACKEND=eager, TANDEM_MAX_ENTRIES=4`; else
 /// empty.
 std::string describe_environment();
+
+/// `TANDEM_DUMP_DIR=dumps` if the variable is set, else empty: for errors about what it says.
+std::string environment_setting(const std::string& name);
 
 /// Every name that is understood, sorted.
 std::vector<std::string> environment_names();

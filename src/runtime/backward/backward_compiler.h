@@ -15,8 +15,8 @@ class EntryState;
 
 /// Of one call.
 struct WantedGradients {
-  size_t part = 0;              // that of this autograd node
-  std::vector<bool> defined{};  // one per tangent
+  size_t part = 0;  // that of this autograd node
+  partition::Asked asked{};
   /// Inputs to which set_data() has given other memory since, by position.
   std::vector<size_t> exchanged{};
 
@@ -29,9 +29,8 @@ class BackwardCompiler {
  public:
   virtual ~BackwardCompiler() = default;
 
-  /// The backward of an artifact for the defined tangents, recorded again for a state of autocast
-  /// if that is on.
-  virtual Backward compile(const Artifact& artifact, const std::vector<bool>& defined,
+  /// A backward of an artifact, recorded again for a state of autocast if that is on.
+  virtual Backward compile(const Artifact& artifact, const partition::Asked& asked,
                            const libtorch::AutocastState& autocast) = 0;
 
   /// Whether the function that was traced is known. Without it a call keeps nothing for

@@ -13,7 +13,7 @@
 
 namespace tandem::runtime {
 
-/// The backwards of an entry, one per set of defined tangents and autocast state: those of the
+/// The backwards of an entry, one per autocast state and what they are asked for: those of the
 /// artifact, and those that calls have met since.
 class BackwardKernels {
  public:
@@ -21,7 +21,9 @@ class BackwardKernels {
   BackwardKernels(const Artifact& artifact, std::shared_ptr<BackwardCompiler> compiler);
 
   /// For the autocast state of the calling thread.
-  const Backward& get(const std::vector<bool>& defined);
+  const Backward& get(const partition::Asked& asked);
+  /// By tangent: whether it leads to one of these gradients.
+  std::vector<bool> leading_to(const std::vector<bool>& wanted);
   /// Worked out when the results of a call are differentiated one by one.
   const partition::TangentUse& tangent_use();
 
@@ -38,14 +40,14 @@ class BackwardKernels {
     std::shared_ptr<const Backward> made;
   };
   bool casts(const libtorch::AutocastState& state) const;
-  const Backward& find_further(const std::vector<bool>& defined,
-                               const libtorch::AutocastState& state);
+  const Backward& find_further(const partition::Asked& asked, const libtorch::AutocastState& state);
   std::shared_ptr<const Backward> made(const Further& further) const;
 
   const Artifact& artifact_;
   const std::shared_ptr<BackwardCompiler> compiler_;
   mutable std::mutex mutex_;  // never held while something is compiled
-  std::map<std::pair<libtorch::AutocastState, std::vector<bool>>, Further> further_;
+  std::map<std::pair<libtorch::AutocastState, partition::Asked>, Further> further_;
+  std::map<std::vector<bool>, std::vector<bool>> leading_;  // by what is wanted
   std::optional<partition::TangentUse> use_;
 };
 

@@ -142,19 +142,22 @@ bool CallNode::wants_all() const {
   return true;
 }
 
+/// By gradient of the signature: whether the backward under way asks for it.
+std::vector<bool> CallNode::wanted_gradients() const {
+  std::vector<bool> wanted(entry_->signature().gradients.size());
+  const auto& edges = entry_->plan().parts[part_].edges;
+  for (size_t i = 0; i < edges.size(); ++i)
+    wanted[static_cast<size_t>(edges[i].position)] = task_should_compute_output(i);
+  return wanted;
+}
+
 /// Drops the tangents of results from which nothing leads to what is asked for. Eager runs no node
 /// for such a result: it neither looks at what that node has saved nor frees it.
-void CallNode::drop_idle(autograd::variable_list& tangents) const {
+void CallNode::drop_idle(autograd::variable_list& tangents, const std::vector<bool>& wanted) const {
   const CallPlan::Part& part = entry_->plan().parts[part_];
-  const auto& depends = entry_->backward().tangent_use().gradients;
+  const std::vector<bool> leading = entry_->backward().leading_to(wanted);
   for (size_t i = 0; i < tangents.size(); ++i) {
-    const size_t tangent = part.tangents[i];
-    bool leads_on = is_wanted(entry_->signature().tangents[tangent].raises_in);
-    for (size_t k = 0; k < part.edges.size() && !leads_on; ++k) {
-      leads_on = depends[static_cast<size_t>(part.edges[k].position)][tangent] &&
-                 task_should_compute_output(k);
-    }
-    if (!leads_on) tangents[i].reset();
+    if (!leading[part.tangents[i]]) tangents[i].reset();
   }
 }
 
@@ -162,22 +165,25 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
   const ir::Signature& signature = entry_->signature();
   const CallPlan& plan = entry_->plan();
   const CallPlan::Part& part = plan.parts[part_];
-  if (!wants_all()) [[unlikely]]
-    drop_idle(tangents);
-  std::vector<bool> defined(signature.tangents.size());
+  partition::Asked asked{.defined = std::vector<bool>(signature.tangents.size())};
+  // A backward that was lowered by itself is run as a whole.
+  if (!wants_all() && !signature.formulas.empty()) [[unlikely]] {
+    asked.wanted = wanted_gradients();
+    drop_idle(tangents, asked.wanted);
+  }
   bool any = false;
   for (size_t i = 0; i < tangents.size(); ++i) {
     if (!tangents[i].defined()) continue;
     const ir::TangentFacts& facts = signature.tangents[part.tangents[i]];
     TORCH_CHECK(facts.raises.empty() || !is_wanted(facts.raises_in), facts.raises);
-    defined[part.tangents[i]] = any = true;
+    asked.defined[part.tangents[i]] = any = true;
   }
   if (!any) return autograd::variable_list(num_outputs());
 
-  const Backward& backward = entry_->backward().get(defined);
+  const Backward& backward = entry_->backward().get(asked);
   if (c10::GradMode::is_enabled() || kept().must_trace(*entry_)) [[unlikely]]
-    return apply_traced(defined, backward, std::move(tangents));
-  std::vector<at::Tensor> inputs = kept().take(*entry_, defined, backward, *this);
+    return apply_traced(backward, std::move(tangents));
+  std::vector<at::Tensor> inputs = kept().take(*entry_, backward, *this);
   const size_t first_tangent = inputs.size();
   inputs.resize(first_tangent + signature.tangents.size());
   for (size_t i = 0; i < tangents.size(); ++i) {
@@ -205,14 +211,13 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
 /// With create_graph the gradients are results of another call: of a function that computes them
 /// from the inputs of this call and the tangents. So they are where set_data() has given an input
 /// other memory which the backward reads, and the old memory, too.
-autograd::variable_list CallNode::apply_traced(const std::vector<bool>& defined,
-                                               const Backward& backward,
+autograd::variable_list CallNode::apply_traced(const Backward& backward,
                                                autograd::variable_list&& tangents) {
   entry_->gradients().require_function();
-  const Primals primals = kept().take_primals(*entry_, defined, backward, *this);
+  const Primals primals = kept().take_primals(*entry_, backward, *this);
   const CallPlan::Part& part = entry_->plan().parts[part_];
   std::vector<at::Tensor> gradients =
-      call_gradients(*entry_, part_, defined, primals, tangents, getptr());
+      call_gradients(*entry_, part_, backward.asked, primals, tangents, getptr());
   autograd::variable_list ordered;
   for (const CallPlan::Part::Edge& edge : part.edges) {
     size_t position = 0;  // among the gradients of this part

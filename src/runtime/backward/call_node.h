@@ -58,9 +58,9 @@ class CallNode : public torch::autograd::Node {
   void keep_leaf_edges();
   bool is_wanted(std::span<const int64_t> gradients) const;
   bool wants_all() const;
-  void drop_idle(torch::autograd::variable_list& tangents) const;
-  torch::autograd::variable_list apply_traced(const std::vector<bool>& defined,
-                                              const Backward& backward,
+  std::vector<bool> wanted_gradients() const;
+  void drop_idle(torch::autograd::variable_list& tangents, const std::vector<bool>& wanted) const;
+  torch::autograd::variable_list apply_traced(const Backward& backward,
                                               torch::autograd::variable_list&& tangents);
 
   std::shared_ptr<const EntryState> entry_;

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 
+#include <algorithm>
 #include <mutex>
 #include <set>
 
@@ -26,6 +27,14 @@ GeneratorStates::GeneratorStates(const ir::Graph& graph) {
     at::Tensor state = generator.get_state();
     states_.emplace_back(std::move(generator), std::move(state));
   }
+}
+
+bool GeneratorStates::have_moved() const {
+  return std::ranges::any_of(states_, [](const auto& one) {
+    at::Generator generator = one.first;
+    std::lock_guard<std::mutex> lock(generator.mutex());
+    return !generator.get_state().equal(one.second);
+  });
 }
 
 void GeneratorStates::restore() const {

@@ -15,6 +15,8 @@ namespace tandem::runtime {
 class GeneratorStates {
  public:
   explicit GeneratorStates(const ir::Graph& graph);
+  /// Somebody has drawn from one of them since, or set it.
+  bool have_moved() const;
   void restore() const;
 
  private:

@@ -90,10 +90,10 @@ ir::GradientArguments<at::Tensor> arguments_of(const EntryState& entry, size_t p
 }  // namespace
 
 std::vector<at::Tensor> call_gradients(const EntryState& entry, size_t part,
-                                       const std::vector<bool>& defined, const Primals& primals,
+                                       const partition::Asked& asked, const Primals& primals,
                                        std::span<const at::Tensor> tangents, const NodePtr& node) {
-  const auto function = entry.gradients().get(
-      entry, {.part = part, .defined = defined, .exchanged = primals.exchanged});
+  const auto function =
+      entry.gradients().get(entry, {.part = part, .asked = asked, .exchanged = primals.exchanged});
   detail::Flat arguments;
   arguments.constants.assign(entry.argument_constants().begin(), entry.argument_constants().end());
   const std::vector<at::Tensor> tensors =

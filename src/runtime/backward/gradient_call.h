@@ -17,7 +17,7 @@ using NodePtr = decltype(torch::autograd::Edge::function);
 /// `tangents` are those of the node, undefined ones included. The result has one gradient per
 /// gradient of the part, in the order of the signature.
 std::vector<at::Tensor> call_gradients(const EntryState& entry, size_t part,
-                                       const std::vector<bool>& defined, const Primals& primals,
+                                       const partition::Asked& asked, const Primals& primals,
                                        std::span<const at::Tensor> tangents, const NodePtr& node);
 
 }  // namespace tandem::runtime

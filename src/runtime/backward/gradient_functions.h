@@ -11,7 +11,7 @@
 namespace tandem::runtime {
 
 /// For backwards that trace the function again (create_graph, set_data()): per autograd node of a
-/// call and set of defined tangents, the gradients as a compiled function of the call's inputs and
+/// call and what it is asked for, the gradients as a compiled function of the call's inputs and
 /// tangents. Made when they are first asked for.
 class GradientFunctions {
  public:

@@ -51,6 +51,15 @@ bool is_watched(const Saved::How& how) {
   return how.as != Saved::As::Value && how.as != Saved::As::Copy;
 }
 
+bool any(const std::vector<bool>& flags) {
+  return std::find(flags.begin(), flags.end(), true) != flags.end();
+}
+
+/// What the backward writes of an argument. With its history it would hold the node that holds it.
+at::Tensor itself_of(const at::Tensor& argument, const ir::InputFacts& facts) {
+  return facts.history_changed ? argument.tensor_data() : argument;
+}
+
 [[noreturn]] void throw_without_copy(const EntryState& entry, size_t input) {
   const ir::InputFacts& facts = entry.signature().inputs[input];
   entry.keep_copies();
@@ -91,6 +100,11 @@ void KeptValues::save(const EntryState& entry, std::span<const at::Tensor> input
       }
       continue;
     }
+    if (as == Saved::As::Itself) {
+      if (plan.saved[i].of >= lifted)
+        itself_.push_back(itself_of(inputs[of], entry.signature().inputs[of]));
+      continue;
+    }
     if (as == Saved::As::Result || as == Saved::As::Base) {
       const at::Tensor& result = as == Saved::As::Result ? results[of] : bases[of];
       watch(result, static_cast<int64_t>(result.output_nr()));
@@ -126,6 +140,9 @@ void KeptValues::give_memory() {
 }
 
 void KeptValues::save_primals(const EntryState& entry, std::span<const at::Tensor> inputs) {
+  for (size_t i : entry.primals().unread_leaves) {
+    if (stands_apart(inputs[i])) apart_.push_back(i);
+  }
   const auto version = [](const at::Tensor& tensor) {
     const c10::VariableVersion& counter = tensor.unsafeGetTensorImpl()->version_counter();
     return counter.enabled() ? counter.current_version() : 0;  // an inference tensor has none
@@ -140,6 +157,13 @@ void KeptValues::save_with_hooks(const EntryState& entry, std::span<const at::Te
   const CallPlan& plan = entry.plan();
   for (size_t i = 0; i < plan.saved.size(); ++i) {
     const Saved::How& how = plan.saved[i];
+    if (how.as == Saved::As::Itself) {
+      const auto of = static_cast<size_t>(how.of);
+      if (how.of >= entry.signature().lifted_count)
+        itself_.push_back(itself_of(inputs[of], entry.signature().inputs[of]));
+      hooked_.emplace_back();
+      continue;
+    }
     const at::Tensor& tensor = how.as == Saved::As::Input
                                    ? inputs[static_cast<size_t>(how.of)]
                                    : outputs[static_cast<size_t>(plan.first_saved) + i];
@@ -163,6 +187,15 @@ KeptValues::SavedInput KeptValues::next_input(const EntryState& entry, size_t sl
   return {kept.tensor, &kept.tensor, kept.version, found, plan, facts};
 }
 
+const at::Tensor& KeptValues::next_itself(const EntryState& entry, Cursor& cursor) const {
+  const CallPlan::SavedInput& plan = entry.plan().written_later[cursor.itself++];
+  const ir::InputFacts& facts = entry.signature().inputs[plan.input];
+  const at::Tensor& tensor = plan.input < entry.lifted().size() ? entry.lifted()[plan.input]
+                                                                : itself_[cursor.itself_argument++];
+  require_kind(tensor, plan, facts);
+  return tensor;
+}
+
 void KeptValues::check_versions(const EntryState& entry, const Backward& backward,
                                 autograd::Node& node) {
   const CallPlan& plan = entry.plan();
@@ -172,16 +205,17 @@ void KeptValues::check_versions(const EntryState& entry, const Backward& backwar
     const Saved::How& how = plan.saved[i];
     if (how.as == Saved::As::Input) {
       const SavedInput one = next_input(entry, i, inputs);
-      if (!backward.reads[i]) continue;
+      if (!backward.checks[i]) continue;
       check_saved(one.tensor, one.version, !one.facts.is_leaf);
       if (!one.found) require_kind(one.tensor, one.plan, one.facts);
       continue;
     }
+    if (how.as == Saved::As::Itself) continue;
     const at::Tensor& kept = values_[value++];
     if (!is_watched(how)) continue;
     const Watched& watched = watched_[result++];
     const uint32_t now = watched.counter.current_version();
-    if (backward.reads[i] && now != watched.version) {
+    if (backward.checks[i] && now != watched.version) {
       const auto origin =
           watched.number < 0 ? autograd::Edge()
                              : autograd::Edge(node.getptr(), static_cast<uint32_t>(watched.number));
@@ -190,37 +224,38 @@ void KeptValues::check_versions(const EntryState& entry, const Backward& backwar
   }
 }
 
-void KeptValues::require_unspent(const EntryState& entry, const std::vector<bool>& defined,
-                                 const Backward& backward) const {
-  bool spent = released_;
-  for (size_t i = 0; i < spent_.size(); ++i) {
-    if (!spent_[i]) continue;
-    const std::vector<bool>& shared = entry.backward().tangent_use().shared[i];
-    for (size_t j = 0; j < defined.size(); ++j) spent |= defined[j] && (i == j || shared[j]);
-  }
+void KeptValues::require_unspent(const Backward& backward) const {
+  bool spent = released_ && any(backward.uses_up);
+  for (size_t i = 0; i < used_up_.size(); ++i) spent |= used_up_[i] && backward.uses_up[i];
   for (size_t i = 0; i < taken_.size(); ++i) spent |= taken_[i] && backward.reads[i];
   TORCH_CHECK(!spent, autograd::ERR_BACKWARD_TWICE);
 }
 
 /// Notes what a backward without a kept graph uses up. Eager's graph can be walked again where it
 /// has saved nothing.
-void KeptValues::spend(const EntryState& entry, const std::vector<bool>& defined,
-                       const Backward& backward) {
+void KeptValues::spend(const EntryState& entry, const Backward& backward) {
   const auto& tangents = entry.signature().tangents;
+  const std::vector<bool>& defined = backward.asked.defined;
   const auto all = [&](const std::vector<bool>& flags) {
     for (size_t i = 0; i < flags.size(); ++i) {
       if (!flags[i] && tangents[i].part >= 0) return false;
     }
     return true;
   };
-  const bool reads =
-      std::find(backward.reads.begin(), backward.reads.end(), true) != backward.reads.end();
-  if (reads && spent_.empty() && all(defined)) {
+  const bool uses_up = any(backward.uses_up), takes_all = backward.asked.wanted.empty();
+  if (uses_up && used_up_.empty() && takes_all && all(defined)) {
     released_ = true;
-  } else if (reads) {
+  } else if (uses_up) {
+    used_up_.resize(backward.uses_up.size());
+    for (size_t i = 0; i < used_up_.size(); ++i) used_up_[i] = used_up_[i] || backward.uses_up[i];
+    const auto& formulas = entry.signature().formulas;
+    released_ = true;
+    for (size_t i = 0; i < formulas.size(); ++i)
+      released_ = released_ && (used_up_[i] || !formulas[i].saves);
+  }
+  if (uses_up && !released_ && takes_all) {
     spent_.resize(defined.size());
     for (size_t i = 0; i < defined.size(); ++i) spent_[i] = spent_[i] || defined[i];
-    released_ = all(spent_);
     taken_.clear();
     for (const std::vector<bool>& readers : entry.backward().tangent_use().readers) {
       bool taken = true;
@@ -231,25 +266,38 @@ void KeptValues::spend(const EntryState& entry, const std::vector<bool>& defined
   spared_ = !released_;
 }
 
-std::vector<at::Tensor> KeptValues::take(const EntryState& entry, const std::vector<bool>& defined,
-                                         const Backward& backward, autograd::Node& node) {
+/// For a backward that reads nothing of what has been released.
+std::vector<at::Tensor> KeptValues::take_nothing_saved(const EntryState& entry) {
+  std::vector<at::Tensor> taken;
+  Cursor inputs;
+  for (const Saved::How& how : entry.plan().saved)
+    taken.push_back(how.as == Saved::As::Itself ? next_itself(entry, inputs) : at::Tensor());
+  return taken;
+}
+
+std::vector<at::Tensor> KeptValues::take(const EntryState& entry, const Backward& backward,
+                                         autograd::Node& node) {
   std::lock_guard lock(mutex_);
-  require_unspent(entry, defined, backward);
+  require_unspent(backward);
+  if (cleared_) return take_nothing_saved(entry);
   // First every check, then the hand-over: a backward that raises leaves all in place.
   if (hooked_.empty()) check_versions(entry, backward, node);
   const CallPlan& plan = entry.plan();
   std::vector<at::Tensor> saved;
   saved.reserve(plan.saved.size() + entry.signature().tangents.size());
+  Cursor inputs;
   if (!hooked_.empty()) {
     for (size_t i = 0; i < plan.saved.size(); ++i) {
-      const bool used = backward.reads[i] || backward.writes[i];
-      saved.push_back(used ? hooked_[i].unpack() : at::Tensor());
+      if (plan.saved[i].as == Saved::As::Itself) {
+        saved.push_back(next_itself(entry, inputs));
+      } else {
+        saved.push_back(backward.reads[i] ? hooked_[i].unpack() : at::Tensor());
+      }
     }
   }
   const bool keep = autograd::get_current_graph_task_keep_graph();
-  if (!keep) spend(entry, defined, backward);
+  if (!keep) spend(entry, backward);
   if (!hooked_.empty()) return saved;
-  Cursor inputs;
   size_t value = 0;
   for (size_t i = 0; i < plan.saved.size(); ++i) {
     // If nobody will ask for a value again, its handle is passed on, so that the kernels may
@@ -260,6 +308,10 @@ std::vector<at::Tensor> KeptValues::take(const EntryState& entry, const std::vec
       saved.push_back(backward.reads[i] ? saved_input(one.tensor, one.plan, one.found)
                                         : one.tensor);
       if (last && one.argument) one.argument->reset();
+      continue;
+    }
+    if (plan.saved[i].as == Saved::As::Itself) {
+      saved.push_back(next_itself(entry, inputs));
       continue;
     }
     at::Tensor& kept = values_[value++];
@@ -276,7 +328,10 @@ void KeptValues::follow_exchange(const EntryState& entry, size_t input, at::Tens
   if (entry.after_exchange(input) != partition::ReadAs::Now) return;
   const auto follow = [&](const at::Tensor& tensor, const FoundMemory& found) {
     if (found.is_of(tensor)) return;
-    const CallPlan::SavedInput plan{kept.sizes().vec(), kept.strides().vec(), kept.scalar_type()};
+    const CallPlan::SavedInput plan{.input = input,
+                                    .sizes = kept.sizes().vec(),
+                                    .strides = kept.strides().vec(),
+                                    .dtype = kept.scalar_type()};
     require_kind(tensor, plan, entry.signature().inputs[input]);
     kept = saved_input(tensor, plan, nullptr);
   };
@@ -335,7 +390,10 @@ void KeptValues::take_exchanged(const EntryState& entry, const std::vector<Excha
     const How how = entry.primals().how[one.input];
     if (how == How::Reshaped || how == How::InGroup) refuse_exchanged(facts);
     if (entry.after_exchange(one.input) != partition::ReadAs::Found) {
-      const CallPlan::SavedInput found{facts.type->static_sizes(), {}, facts.type->dtype};
+      const CallPlan::SavedInput found{.input = one.input,
+                                       .sizes = facts.type->static_sizes(),
+                                       .strides = {},
+                                       .dtype = facts.type->dtype};
       require_kind(one.tensor, found, facts);
     }
     if (how == How::Held || how == How::Lifted) {
@@ -359,10 +417,11 @@ at::Tensor KeptValues::switched(const EntryState& entry, size_t input) const {
   return one.memory.tensor(*facts.type);
 }
 
-Primals KeptValues::take_primals(const EntryState& entry, const std::vector<bool>& defined,
-                                 const Backward& backward, autograd::Node& node) {
+Primals KeptValues::take_primals(const EntryState& entry, const Backward& backward,
+                                 autograd::Node& node) {
   std::lock_guard lock(mutex_);
-  require_unspent(entry, defined, backward);
+  require_unspent(backward);
+  TORCH_CHECK(!cleared_, autograd::ERR_BACKWARD_TWICE);
   if (hooked_.empty()) check_versions(entry, backward, node);
   const std::vector<Exchanged> exchanged = find_exchanged(entry);
   const PrimalPlan& plan = entry.primals();
@@ -391,7 +450,8 @@ Primals KeptValues::take_primals(const EntryState& entry, const std::vector<bool
     if (plan.how[i] == PrimalPlan::How::Lifted) primals[i] = entry.lifted()[i];
     if (plan.how[i] == PrimalPlan::How::Unread && facts[i].duplicate_of < 0)
       primals[i] =
-          like_unread(facts[i], keys_of(entry, i), plan.counts_offsets ? facts[i].offset_after : 0);
+          like_unread(facts[i], keys_of(entry, i), plan.counts_offsets ? facts[i].offset_after : 0,
+                      std::ranges::count(apart_, i) > 0);
     if (plan.how[i] == PrimalPlan::How::Reshaped) primals[i] = *snapshot_->copy_of(i);
     if (plan.how[i] == PrimalPlan::How::Copied || plan.how[i] == PrimalPlan::How::InGroup) {
       const bool has_copy = snapshot_ && snapshot_->has_copies;
@@ -405,7 +465,7 @@ Primals KeptValues::take_primals(const EntryState& entry, const std::vector<bool
     if (facts[i].duplicate_of >= 0)
       primals[i] = primals[static_cast<size_t>(facts[i].duplicate_of)];
   }
-  if (!autograd::get_current_graph_task_keep_graph()) spend(entry, defined, backward);
+  if (!autograd::get_current_graph_task_keep_graph()) spend(entry, backward);
   if (snapshot_) taken.states = snapshot_->states;
   return taken;
 }
@@ -423,6 +483,7 @@ void KeptValues::release_if_spent() {
 }
 
 void KeptValues::clear() {
+  cleared_ = true;
   arguments_.clear();
   give_memory();
   primals_.clear();

@@ -34,11 +34,10 @@ class KeptValues {
             std::span<at::Tensor> outputs, std::span<const at::Tensor> results,
             std::span<const at::Tensor> bases = {});
 
-  /// Hands over what the backward of the defined tangents reads, as the first inputs of its
-  /// kernels. `node` is the one whose backward asks: eager's error texts name it as the origin of a
-  /// result.
-  std::vector<at::Tensor> take(const EntryState& entry, const std::vector<bool>& defined,
-                               const Backward& backward, torch::autograd::Node& node);
+  /// Hands over what a backward reads, as the first inputs of its kernels. `node` is the one whose
+  /// backward asks: eager's error texts name it as the origin of a result.
+  std::vector<at::Tensor> take(const EntryState& entry, const Backward& backward,
+                               torch::autograd::Node& node);
   /// What was taken before the kernels ran; before save().
   void keep(Snapshot snapshot) { snapshot_ = std::make_unique<Snapshot>(std::move(snapshot)); }
   /// Whether set_data() has given other memory to an input that the backward reads in several ways:
@@ -46,8 +45,8 @@ class KeptValues {
   bool must_trace(const EntryState& entry);
   /// What a backward that traces the function again starts from, after the same checks as in
   /// take().
-  Primals take_primals(const EntryState& entry, const std::vector<bool>& defined,
-                       const Backward& backward, torch::autograd::Node& node);
+  Primals take_primals(const EntryState& entry, const Backward& backward,
+                       torch::autograd::Node& node);
   /// After a backward without a kept graph.
   void release();
   /// The same for one of several nodes, where others may still need what is kept. libtorch also
@@ -89,9 +88,9 @@ class KeptValues {
   void save_primals(const EntryState& entry, std::span<const at::Tensor> inputs);
   void save_with_hooks(const EntryState& entry, std::span<const at::Tensor> inputs,
                        std::span<at::Tensor> outputs);
-  void require_unspent(const EntryState& entry, const std::vector<bool>& defined,
-                       const Backward& backward) const;
-  void spend(const EntryState& entry, const std::vector<bool>& defined, const Backward& backward);
+  void require_unspent(const Backward& backward) const;
+  void spend(const EntryState& entry, const Backward& backward);
+  std::vector<at::Tensor> take_nothing_saved(const EntryState& entry);
   /// One slot of the plan that is an input.
   struct SavedInput {
     const at::Tensor& tensor;
@@ -103,16 +102,20 @@ class KeptValues {
   };
   struct Cursor {
     size_t input = 0, argument = 0, lifted = 0;
+    size_t itself = 0, itself_argument = 0;
   };
   /// That of the slot, which must be the next one after the last that was asked for.
   SavedInput next_input(const EntryState& entry, size_t slot, Cursor& cursor);
   void check_versions(const EntryState& entry, const Backward& backward,
                       torch::autograd::Node& node);
+  /// The next input that the backward writes.
+  const at::Tensor& next_itself(const EntryState& entry, Cursor& cursor) const;
 
   std::mutex mutex_;
   // In the order of the plan's slots; each slot is in one of these three.
   c10::SmallVector<SavedArgument, 2> arguments_;
   c10::SmallVector<uint32_t, 8> lifted_versions_;  // the entry owns the tensors
+  std::vector<size_t> apart_;                      // inputs that nobody reads and that stand apart
   FoundMemories lifted_memory_;
   const EntryState* entry_ = nullptr;  // whose pool lifted_memory_ goes back to: it outlives this
   c10::SmallVector<at::Tensor, 2> values_;
@@ -121,14 +124,18 @@ class KeptValues {
   c10::SmallVector<SavedArgument, 2> primals_;
   c10::SmallVector<SavedArgument, 1> rewritten_;
   c10::SmallVector<uint32_t, 4> primal_versions_;  // of closed-over ones
+  /// Arguments that the backward writes. As what a hook closes over they live as long as the graph.
+  std::vector<at::Tensor> itself_;
   std::unique_ptr<Snapshot> snapshot_;
   std::vector<torch::autograd::SavedVariable> hooked_;  // all of it, where the user's hooks pack it
-  bool released_ = false;
-  // Results may be differentiated one by one; what eager frees then is what the formulas of the
-  // result read. Both lists are empty until that happens.
-  std::vector<bool> spent_;  // by tangent
-  std::vector<bool> taken_;  // by slot
-  bool spared_ = false;      // the last backward has released what it may by itself
+  bool released_ = false;                               // every formula is used up
+  bool cleared_ = false;
+  // Results may be differentiated one by one, or for some inputs; what eager frees then is what
+  // those formulas have saved. The lists are empty until that happens.
+  std::vector<bool> used_up_;  // by formula
+  std::vector<bool> spent_;    // by tangent: for all that it leads to
+  std::vector<bool> taken_;    // by slot
+  bool spared_ = false;        // the last backward has released what it may by itself
 };
 
 }  // namespace tandem::runtime

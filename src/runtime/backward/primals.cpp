@@ -96,6 +96,17 @@ at::Tensor as_leaf(const at::Tensor& copy, const at::Tensor& leaf,
   return copy;
 }
 
+at::Tensor view_of(const at::Tensor& tensor) {
+  at::AutoGradMode grad_mode(true);
+  return tensor.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+}
+
+/// The copy of a leaf that stands apart does so, too.
+at::Tensor copy_of_leaf(const at::Tensor& leaf, autograd::edge_list& accumulators) {
+  const at::Tensor copy = copy_of_data(leaf);
+  return as_leaf(stands_apart(leaf) ? view_of(copy) : copy, leaf, accumulators);
+}
+
 }  // namespace
 
 at::Tensor input_with(const at::Tensor& data, const at::Tensor& input,
@@ -218,11 +229,13 @@ PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const Ca
     plan.how.push_back(how);
     if (lifted && how != How::Lifted) plan.replaced.push_back(i);
     if (how == How::Copied) plan.copied.push_back(i);
+    const ir::InputFacts& facts = signature.inputs[i];
+    const bool is_leaf = facts.requires_grad && facts.is_leaf && facts.duplicate_of < 0;
+    if (how == How::Unread && is_leaf) plan.unread_leaves.push_back(i);
     if (how == How::Reshaped) plan.reshaped.push_back(i);
     if (how == How::Held) hold(i, call, signature.lifted_count, plan);
     if (how == How::Lifted && kept[i].is_read && !saved[i]) plan.watched.push_back(i);
     if (lifted && kept[i].is_read) plan.read_lifted.push_back(i);
-    const ir::InputFacts& facts = signature.inputs[i];
     if (!lifted && how == How::Copied && facts.is_leaf && facts.is_leaf_after &&
         facts.duplicate_of < 0)
       plan.rewritten.push_back(i);
@@ -254,9 +267,9 @@ Snapshot take_snapshot(const PrimalPlan& plan, const ir::Signature& signature,
     const ir::InputFacts& facts = signature.inputs[i];
     const bool gives_up = facts.is_leaf && facts.requires_grad && !facts.requires_grad_after;
     // Only of a leaf may the function switch the flag.
-    snapshot.copies.emplace_back(
-        i, gives_up ? as_leaf(copy_of_data(inputs[i]), inputs[i], snapshot.accumulators)
-                    : copy_as_found(inputs[i], facts.history_changed));
+    snapshot.copies.emplace_back(i, gives_up || stands_apart(inputs[i])
+                                        ? copy_of_leaf(inputs[i], snapshot.accumulators)
+                                        : copy_as_found(inputs[i], facts.history_changed));
   }
   for (size_t i : plan.groups) {
     const at::Tensor& base = inputs[signature.inputs.size() + i];
@@ -275,10 +288,16 @@ Snapshot take_snapshot(const PrimalPlan& plan, const ir::Signature& signature,
   return snapshot;
 }
 
-at::Tensor like_unread(const ir::InputFacts& facts, c10::DispatchKeySet keys, int64_t offset) {
+bool stands_apart(const at::Tensor& tensor) {
+  return tensor.requires_grad() && tensor.is_leaf() && !ops::root_of(tensor).requires_grad();
+}
+
+at::Tensor like_unread(const ir::InputFacts& facts, c10::DispatchKeySet keys, int64_t offset,
+                       bool apart) {
   at::Tensor tensor = empty_like_in_storage(
       {facts.type->static_sizes(), facts.type->static_strides(), offset},
       at::TensorOptions().dtype(facts.type->dtype).device(facts.type->device));
+  if (apart) tensor = view_of(tensor);
   set_lazy(tensor, keys);
   if (facts.requires_grad && facts.is_leaf) tensor.set_requires_grad(true);
   if (facts.requires_grad && !facts.is_leaf) {

@@ -36,6 +36,8 @@ struct PrimalPlan {
   /// Arguments of kind Copied that no graph leads from to the call: they are held, too, since the
   /// backward reads what they hold by then.
   std::vector<size_t> rewritten;
+  /// Leaves of kind Unread. Whether they stand apart is kept, and nothing else.
+  std::vector<size_t> unread_leaves;
   /// Closed-over inputs that the call changes, read or not: a copy is passed in their place.
   std::vector<size_t> replaced;
   /// What the call draws from; none stands for the default generator of the CPU.
@@ -84,8 +86,12 @@ at::Tensor input_with(const at::Tensor& data, const at::Tensor& input,
 /// whenever that memory is written, as the tensor in whose place it is.
 at::Tensor with_history(const at::Tensor& data, const torch::autograd::Edge& history, bool is_view);
 
+/// A leaf that is a view of a tensor without grad: of that tensor is a view what is taken of it.
+bool stands_apart(const at::Tensor& tensor);
+
 /// A tensor like an input that nobody reads, of these dispatch keys; where in its storage it
-/// starts.
-at::Tensor like_unread(const ir::InputFacts& facts, c10::DispatchKeySet keys, int64_t offset);
+/// starts; whether it stands_apart().
+at::Tensor like_unread(const ir::InputFacts& facts, c10::DispatchKeySet keys, int64_t offset,
+                       bool apart);
 
 }  // namespace tandem::runtime

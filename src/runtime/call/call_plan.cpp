@@ -56,16 +56,23 @@ class Planner {
                    "nobody has decided how a value is saved\n  value:  %", saved.name);
       plan_.saved.push_back(saved.how);
       if (saved.how.as == Saved::As::Input) add_saved_input(saved.how.of);
+      if (saved.how.as == Saved::As::Itself) plan_.written_later.push_back(described(saved.how.of));
     }
+  }
+
+  CallPlan::SavedInput described(int64_t input) const {
+    const ir::InputFacts& found = facts(input);
+    return {.input = static_cast<size_t>(input),
+            .sizes = found.type->static_sizes(),
+            .strides = found.type->static_strides(),
+            .dtype = found.type->dtype};
   }
 
   void add_saved_input(int64_t input) {
     const ir::InputFacts& found = facts(input);
     const bool as_found = found.viewed_by_backward || !found.read_by_backward;
-    plan_.saved_inputs.push_back({.sizes = found.type->static_sizes(),
-                                  .strides = found.type->static_strides(),
-                                  .dtype = found.type->dtype,
-                                  .as_found = as_found});
+    plan_.saved_inputs.push_back(described(input));
+    plan_.saved_inputs.back().as_found = as_found;
     if (as_found && input < split_.signature.lifted_count)
       plan_.lifted_as_found.push_back(static_cast<size_t>(input));
   }
@@ -92,12 +99,15 @@ class Planner {
       plan_.parts[part].tangents.push_back(i);
     }
     // As in eager, results are not connected with inputs to which no gradient flows. But where the
-    // backward raises, it must get as far as it does in eager.
-    const bool raises = std::ranges::any_of(
-        signature.tangents, [](const ir::TangentFacts& one) { return !one.raises.empty(); });
+    // backward raises on the way there, it must get as far as it does in eager.
+    const auto raises_in = [&](size_t gradient) {
+      return std::ranges::any_of(signature.tangents, [&](const ir::TangentFacts& one) {
+        return std::ranges::count(one.raises_in, static_cast<int64_t>(gradient)) > 0;
+      });
+    };
     for (size_t i = 0; i < signature.gradients.size(); ++i) {
       const ir::GradientFacts& gradient = signature.gradients[i];
-      if (!raises && split_.backward.outputs()[i].value == ir::kNoValue) continue;
+      if (split_.backward.outputs()[i].value == ir::kNoValue && !raises_in(i)) continue;
       plan_.parts[static_cast<size_t>(gradient.part)].edges.push_back(
           {target_of(gradient.of), static_cast<int64_t>(i)});
     }

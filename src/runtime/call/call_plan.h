@@ -22,6 +22,7 @@ struct CallPlan {
   /// Of those that are inputs themselves, in that order: as the kernels of the backward expect
   /// them.
   struct SavedInput {
+    size_t input = 0;
     std::vector<int64_t> sizes, strides;
     c10::ScalarType dtype = c10::ScalarType::Undefined;
     /// It is read in the memory that it had: through views that the forward has taken, or only to
@@ -30,6 +31,7 @@ struct CallPlan {
   };
   std::vector<SavedInput> saved_inputs;
   std::vector<size_t> lifted_as_found;                // closed-over ones that are read so
+  std::vector<SavedInput> written_later;              // inputs that the backward writes, by slot
   int64_t first_saved = 0;                            // position among the forward graph's outputs
   std::vector<std::vector<int64_t>> tangent_strides;  // those that the backward was recorded for
 

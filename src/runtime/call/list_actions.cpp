@@ -294,9 +294,12 @@ class Lister {
     if (change.part > 0) {
       add({.what = Attach, .at = change.at, .part = change.part});
       if (input.group >= 0) {
+        // Members without a common root have histories of their own.
         const ir::GroupFacts& group = signature_.groups[static_cast<size_t>(input.group)];
-        for (int64_t member : group.members)
-          add({.what = RenewHistory, .at = CallTensor::input(member)});
+        for (int64_t member : group.members) {
+          if (group.is_root || CallTensor::input(member) == change.at)
+            add({.what = RenewHistory, .at = CallTensor::input(member)});
+        }
       }
     }
     move_version(change.at, own_delta(input));

@@ -7,6 +7,9 @@
 #include "runtime/guards/constant_text.h"
 
 #include <algorithm>
+#include <complex>
+#include <cstdint>
+#include <tuple>
 #include <unordered_map>
 
 namespace tandem::runtime {
@@ -23,6 +26,22 @@ int64_t first_same(const detail::Flat& arguments, size_t index) {
     }
   }
   return static_cast<int64_t>(index);
+}
+
+/// How many switches differ.
+size_t distance_of(const libtorch::ThreadState& a, const libtorch::ThreadState& b) {
+  size_t count = 0;
+  const auto compare = [&](const auto& one) { count += a.*one.member == b.*one.member ? 0 : 1; };
+  std::apply([&](const auto&... each) { (compare(each), ...); },
+             libtorch::fields(static_cast<const libtorch::ThreadState*>(nullptr)));
+  // Autocast is in one word with inference mode.
+  return count + (a.autocast() == b.autocast() ? 0 : 1);
+}
+
+std::string constant_difference(size_t index, const detail::Constant& now,
+                                const detail::Constant& then) {
+  return base::str("constant ", index, " of the arguments is ", constant_text(now),
+                   ", compiled for ", constant_text(then));
 }
 
 /// `f32[4, 4]` or `undefined`.
@@ -216,7 +235,7 @@ Guards::Inputs Guards::inputs_of(const detail::Flat& arguments) const {
 }
 
 bool Guards::is_stale() const {
-  if (effect_marks_ != ops::effect_marks()) return true;
+  if (effect_marks_ != ops::effect_marks() || modules_.is_stale()) return true;
   for (size_t i = 0; i < lifted_.size(); ++i) {
     if (owned_outside_[i] && !has_other_owner(lifted_[i])) return true;
   }
@@ -237,6 +256,64 @@ std::optional<std::string> Guards::mismatch(const libtorch::ThreadState& thread,
   return text;
 }
 
+bool Guards::has_structure_of(const detail::Flat& arguments) const {
+  return arguments.constants.size() == constants_.size() &&
+         arguments.tensors.size() == arguments_.size();
+}
+
+size_t Guards::distance(const libtorch::ThreadState& thread, const detail::Flat& arguments) const {
+  if (!has_structure_of(arguments)) return SIZE_MAX - 1;
+  constexpr size_t kOne = 2;  // as much as one size of a tensor
+  size_t distance = distance_of(thread_, thread) + (modules_.holds() ? 0 : kOne);
+  for (size_t i = 0; i < constants_.size(); ++i)
+    distance += base::same_bits(constants_[i], arguments.constants[i]) ? 0 : kOne;
+  for (size_t i = 0; i < arguments_.size(); ++i)
+    distance += arguments_[i].distance(arguments.tensors[i]);
+  return distance;
+}
+
+std::string Guards::difference(const libtorch::ThreadState& thread,
+                               const detail::Flat& arguments) const {
+  std::vector<std::string> texts;
+  if (thread_ != thread) texts.push_back(*thread_.difference(thread));
+  if (has_structure_of(arguments)) {
+    for (size_t i = 0; i < constants_.size(); ++i) {
+      if (!base::same_bits(constants_[i], arguments.constants[i]))
+        texts.push_back(constant_difference(i, arguments.constants[i], constants_[i]));
+    }
+    for (size_t i = 0; i < arguments_.size(); ++i) {
+      if (!arguments_[i].matches(arguments.tensors[i]))
+        texts.push_back(base::str(names_[i], ": ", arguments_[i].difference(arguments.tensors[i])));
+    }
+    if (auto text = modules_.difference()) texts.push_back(*std::move(text));
+  }
+  if (texts.empty()) return mismatch(thread, arguments).value_or("");
+  constexpr size_t kMost = 3;
+  std::string line;
+  for (size_t i = 0; i < std::min(texts.size(), kMost); ++i) line += (i ? "; " : "") + texts[i];
+  if (texts.size() > kMost) line += base::str("; and ", texts.size() - kMost, " more");
+  return line;
+}
+
+const char* Guards::advice(const libtorch::ThreadState& thread,
+                           const detail::Flat& arguments) const {
+  if (thread_ != thread) return "make the calls in one mode of the thread";
+  if (!has_structure_of(arguments)) return "make the calls alike";
+  for (size_t i = 0; i < constants_.size(); ++i) {
+    const detail::Constant& constant = constants_[i];
+    if (base::same_bits(constant, arguments.constants[i])) continue;
+    const bool number = std::holds_alternative<int64_t>(constant) ||
+                        std::holds_alternative<double>(constant) ||
+                        std::holds_alternative<std::complex<double>>(constant);
+    return number ? "pass the number that changes as a tensor" : "make the calls alike";
+  }
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    if (arguments_[i].differs_in_size(arguments.tensors[i]))
+      return "make the calls alike (pad to one size)";
+  }
+  return "make the calls alike";
+}
+
 template <class Fail>
 bool Guards::check(const libtorch::ThreadState& thread, const detail::Flat& arguments,
                    Fail&& fail) const {
@@ -247,8 +324,7 @@ bool Guards::check(const libtorch::ThreadState& thread, const detail::Flat& argu
                        effect_marks_);
     });
   }
-  if (arguments.constants.size() != constants_.size() ||
-      arguments.tensors.size() != arguments_.size()) {
+  if (!has_structure_of(arguments)) {
     return fail([&] {
       return base::str("the arguments hold ", arguments.tensors.size(), " tensors and ",
                        arguments.constants.size(), " constants, compiled for ", arguments_.size(),
@@ -257,11 +333,7 @@ bool Guards::check(const libtorch::ThreadState& thread, const detail::Flat& argu
   }
   for (size_t i = 0; i < constants_.size(); ++i) {
     if (!base::same_bits(constants_[i], arguments.constants[i])) {
-      return fail([&] {
-        return base::str("constant ", i, " of the arguments is ",
-                         constant_text(arguments.constants[i]), ", compiled for ",
-                         constant_text(constants_[i]));
-      });
+      return fail([&] { return constant_difference(i, arguments.constants[i], constants_[i]); });
     }
   }
   for (size_t i = 0; i < arguments_.size(); ++i) {

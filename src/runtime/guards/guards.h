@@ -54,9 +54,17 @@ class Guards {
   /// The same question, answered with words: nothing, or which guard failed with both values.
   std::optional<std::string> mismatch(const libtorch::ThreadState& thread,
                                       const detail::Flat& arguments) const;
+  /// How far a call is from the entry: how much differs of the thread's state, the arguments and
+  /// the modules. Zero says nothing of the rest.
+  size_t distance(const libtorch::ThreadState& thread, const detail::Flat& arguments) const;
+  /// All that `distance` counts in one line; if it counts nothing, what `mismatch` says. Empty: the
+  /// entry serves the call.
+  std::string difference(const libtorch::ThreadState& thread, const detail::Flat& arguments) const;
+  /// What a program can do so that calls like this one need no entry of their own.
+  const char* advice(const libtorch::ThreadState& thread, const detail::Flat& arguments) const;
   /// No call can ever be served again. Ops were marked as effectful since, or the program has let
-  /// go of a lifted tensor: its closure must refer to another one by now. Not every such case is
-  /// seen: graphs of earlier calls count as owners, too.
+  /// go of a lifted tensor or a named module: its closure must refer to another one by now. Not
+  /// every such case is seen: graphs of earlier calls count as owners, too.
   bool is_stale() const;
   /// In checking order.
   std::vector<std::string> texts() const;
@@ -66,6 +74,7 @@ class Guards {
   /// that fails, and returns false.
   template <class Fail>
   bool check(const libtorch::ThreadState& thread, const detail::Flat& arguments, Fail&& fail) const;
+  bool has_structure_of(const detail::Flat& arguments) const;
   template <class Fail>
   bool check_lifted(Fail&& fail) const;
   template <class Fail>

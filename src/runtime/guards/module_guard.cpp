@@ -72,6 +72,15 @@ bool same_objects(const Dict& now, const std::vector<Identity>& then) {
                                                  });
 }
 
+struct Owner {
+  std::shared_ptr<torch::nn::Module> module;
+  void operator()(const torch::nn::Module*) const {}
+};
+
+bool is_only_ours(const std::shared_ptr<torch::nn::Module>& owner) {
+  return owner.use_count() == 1;
+}
+
 std::string label(const std::string& path) {
   return path.empty() ? "the module" : "module \"" + path + "\"";
 }
@@ -94,16 +103,31 @@ std::optional<std::string> replaced(const char* kind, const std::string& path, c
 
 }  // namespace
 
+std::shared_ptr<torch::nn::Module> hold_for_tandem(std::shared_ptr<torch::nn::Module> module) {
+  if (module.use_count() == 0) return module;
+  torch::nn::Module* const plain = module.get();
+  return {plain, Owner{std::move(module)}};
+}
+
+void ModuleGuard::add(std::shared_ptr<torch::nn::Module> module, std::string path) {
+  const auto* held = std::get_deleter<Owner>(module);
+  const std::shared_ptr<torch::nn::Module>* owner =
+      held != nullptr && !is_only_ours(held->module) ? &held->module : nullptr;
+  const torch::nn::Module& plain = *module;
+  modules_.push_back({std::move(module), std::move(path), owner, plain.is_training(),
+                      identities(registered<Parameters>(plain)),
+                      identities(registered<Buffers>(plain)),
+                      identities(registered<SubModules>(plain))});
+}
+
 ModuleGuard::ModuleGuard(const std::vector<std::shared_ptr<torch::nn::Module>>& modules) {
   for (size_t i = 0; i < modules.size(); ++i) {
     // Several modules may use one path; their position keeps the names apart.
     const std::string root = modules.size() > 1 ? std::to_string(i) : "";
-    for (const auto& item : modules[i]->named_modules(root)) {
-      const auto& module = item.value();
-      modules_.push_back(
-          {module, item.key(), module->is_training(), identities(registered<Parameters>(*module)),
-           identities(registered<Buffers>(*module)), identities(registered<SubModules>(*module))});
-    }
+    add(modules[i], root);
+    // Itself not: a module on the stack has no shared_ptr.
+    for (const auto& item : modules[i]->named_modules(root, /*include_self=*/false))
+      add(item.value(), item.key());
   }
 }
 
@@ -140,6 +164,7 @@ std::vector<ModuleRow> ModuleGuard::rows() const {
 
 bool ModuleGuard::holds() const {
   for (const One& one : modules_) {
+    if (one.owner != nullptr && is_only_ours(*one.owner)) return false;
     if (one.module->is_training() != one.training) return false;
     if (!same_objects(registered<Parameters>(*one.module), one.parameters)) return false;
     if (!same_objects(registered<Buffers>(*one.module), one.buffers)) return false;
@@ -148,8 +173,18 @@ bool ModuleGuard::holds() const {
   return true;
 }
 
+bool ModuleGuard::is_stale() const {
+  return std::ranges::any_of(
+      modules_, [](const One& one) { return one.owner != nullptr && is_only_ours(*one.owner); });
+}
+
 std::optional<std::string> ModuleGuard::difference() const {
   for (const One& one : modules_) {
+    if (one.owner != nullptr && is_only_ours(*one.owner)) {
+      return base::str(label(one.path),
+                       " that compile() named is no longer held by the program, so the function "
+                       "may use another; name that one: compile(net, fn)");
+    }
     if (one.module->is_training() != one.training) {
       return base::str(label(one.path), " is in ", one.training ? "eval" : "training",
                        " mode, compiled in ", one.training ? "training" : "eval", " mode");

@@ -17,8 +17,13 @@ class Module;
 
 namespace tandem::runtime {
 
+/// One handle on behalf of all of Tandem, so that a guard can see whether anybody else holds the
+/// module. A module that the handle does not own (it is on the stack, or behind a plain pointer)
+/// stays so.
+std::shared_ptr<torch::nn::Module> hold_for_tandem(std::shared_ptr<torch::nn::Module> module);
+
 /// Training flags, registered tensors and sub-modules of the modules that the user named, all the
-/// way down.
+/// way down; and whether the program still has the named ones.
 class ModuleGuard {
  public:
   ModuleGuard() = default;
@@ -32,14 +37,21 @@ class ModuleGuard {
   /// Nobody has switched train()/eval() or replaced a registered tensor or sub-module
   /// since.
   bool holds() const;
+  /// It never holds again: the program has let go of a module that it held when this was made. What
+  /// the function uses must be another by now.
+  bool is_stale() const;
   /// What somebody has done; nothing if it holds.
   std::optional<std::string> difference() const;
   std::vector<std::string> texts() const;
 
  private:
+  void add(std::shared_ptr<torch::nn::Module> module, std::string path);
+
   struct One {
     std::shared_ptr<torch::nn::Module> module;
     std::string path;
+    /// Of a named module that Tandem owns with others: its control block.
+    const std::shared_ptr<torch::nn::Module>* owner;
     bool training;
     // Weak: a tensor that the function did not use is not kept, and an address that is watched is
     // not used again.

@@ -9,6 +9,8 @@
 #include <c10/core/ScalarTypeToTypeMeta.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+
 namespace tandem::runtime {
 namespace {
 
@@ -21,6 +23,28 @@ std::string list(at::IntArrayRef values) {
 bool is_dual(const at::Tensor& tensor) {
   const auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
   return meta && meta->fw_grad_;
+}
+
+bool is_inference(c10::DispatchKeySet keys) {
+  return !keys.has_any(c10::inplace_or_view_ks) && !keys.has_any(c10::autograd_dispatch_keyset);
+}
+
+/// Of two defined tensors that differ in their dispatch keys.
+std::string kind_difference(c10::DispatchKeySet now, c10::DispatchKeySet then) {
+  const auto text = [](bool first, const char* yes, const char* no) {
+    return base::str("is ", first ? yes : no, ", compiled for ", first ? no : yes);
+  };
+  if (is_inference(now) != is_inference(then))
+    return text(is_inference(now), "an inference tensor", "an ordinary tensor");
+  for (const auto& [key, name] :
+       {std::pair(c10::DispatchKey::Conjugate, "a lazy conjugate (conj())"),
+        std::pair(c10::DispatchKey::Negative, "a lazy negation"),
+        std::pair(c10::DispatchKey::ZeroTensor, "a tensor of zeros without memory")}) {
+    if (now.has(key) != then.has(key)) return text(now.has(key), name, "an ordinary tensor");
+  }
+  const auto names = [](c10::DispatchKeySet keys) { return c10::toString(keys); };
+  return base::str("is a tensor of another kind than it was compiled for: dispatch keys ",
+                   names(now - then), " more and ", names(then - now), " less");
 }
 
 /// A view that was made without grad of a tensor that requires grad says that it does, too. But no
@@ -173,9 +197,26 @@ std::string TensorGuard::difference(const at::Tensor& tensor) const {
                                             : "a number, compiled for a tensor");
   }
   if (is_dual(tensor)) return "carries a forward-mode derivative";
-  return base::str("kind of tensor (dispatch keys) is ", c10::toString(tensor.key_set()),
-                   ", compiled for ",
-                   c10::toString(c10::DispatchKeySet(c10::DispatchKeySet::RAW, keys_)));
+  return kind_difference(tensor.key_set(), c10::DispatchKeySet(c10::DispatchKeySet::RAW, keys_));
+}
+
+size_t TensorGuard::distance(const at::Tensor& tensor) const {
+  if (matches(tensor)) return 0;
+  constexpr size_t kOtherKind = 8;
+  if (!defined_ || !tensor.defined()) return kOtherKind;
+  size_t distance = (tensor.device() != device_ ? 4 : 0) + (tensor.dtype() != dtype_ ? 4 : 0);
+  if (tensor.dim() != rank_) {
+    distance += kOtherKind;
+  } else {
+    for (size_t i = 0; i < rank_; ++i) distance += tensor.sizes()[i] != sizes()[i] ? 2 : 0;
+    if (tensor.sizes() == sizes() && tensor.strides() != strides()) ++distance;
+  }
+  if (tensor.requires_grad() != requires_grad_) ++distance;
+  return std::max<size_t>(distance, 1);
+}
+
+bool TensorGuard::differs_in_size(const at::Tensor& tensor) const {
+  return defined_ && tensor.defined() && tensor.sizes() != sizes();
 }
 
 std::string TensorGuard::to_string() const {

@@ -21,6 +21,10 @@ class TensorGuard {
   bool matches(const at::Tensor& tensor) const;
   /// Of a tensor that does not match: `dtype is f64, expected f32`.
   std::string difference(const at::Tensor& tensor) const;
+  /// How much is different: zero for a match, more for a dtype or rank than for a size.
+  size_t distance(const at::Tensor& tensor) const;
+  /// Both are tensors, of other sizes.
+  bool differs_in_size(const at::Tensor& tensor) const;
   /// `f32[4, 4], requires grad`.
   std::string to_string() const;
 

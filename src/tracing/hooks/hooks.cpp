@@ -1,9 +1,13 @@
 #include "tracing/hooks/hooks.h"
 
 #include "base/error.h"
+#include "ir/text/op_names.h"
+#include "libtorch/error_texts.h"
 #include "libtorch/version.h"
 #include "ops/op_table.h"
+#include "tracing/gradients/trace_engine.h"
 #include "tracing/hooks/interception.h"
+#include "tracing/inputs/inputs.h"
 #include "tracing/recording/recorder.h"
 #include "tracing/recording/recording.h"
 #include "tracing/recording/tensors_of.h"
@@ -89,17 +93,32 @@ void lift(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*
   const EntryFrame entry{__builtin_frame_address(0), __builtin_return_address(0)};
   const OpRows& rows = rows_of(op);
   BoxedCall call(op, *stack, recording);
-  if (!catches_up(call)) recording->note_call(op);
+  const bool by_user = !catches_up(call);
+  if (by_user) recording->note_call(op);
   pass(rows.at(Stop::FirstSight), call, [&](BoxedCall&) {
     const c10::impl::ExcludeDispatchKeyGuard once(c10::DispatchKeySet{libtorch::kLiftKey});
     const OpLine line(recording->lines(), entry, recording->phase());
     const KeepWriting writing(*recording);
+    if (by_user) recording->note_user_call(op, call.operands());
     try {
       pass(rows.at(Stop::Lifting), call, call_op);
     } catch (const UserError& error) {
       throw base::with_detail(error, "at", ir::to_string(recording->lines().current()));
     } catch (const UnsupportedError& error) {
-      throw base::with_detail(error, "at", ir::to_string(recording->lines().current()));
+      const UnsupportedError at =
+          base::with_detail(error, "at", ir::to_string(recording->lines().current()));
+      if (recording->has_inputs()) recording->inputs().note_refusal(at);
+      throw at;
+    } catch (const c10::Error& error) {
+      if (libtorch::meaning_of(error.what_without_backtrace()) !=
+          libtorch::ErrorMeaning::UnfollowedWrite)
+        throw;
+      TANDEM_UNSUPPORTED("trace", ir::op_text(op),
+                         " writes or returns one of its arguments and has no functional form",
+                         base::detail_line("at", ir::to_string(recording->lines().current())),
+                         "\n  schema: ", op.schema(),
+                         "\n  remedy: register an op that returns a new tensor, or call it outside "
+                         "the compiled function");
     }
   });
 }
@@ -150,6 +169,7 @@ void register_hooks() {
     }
     ops::register_missing_meta_kernels();
   });
+  put_engine_before();  // each time: who had put another one there may have taken it back
 }
 
 }  // namespace tandem::tracing

@@ -1,6 +1,7 @@
 #include "base/error.h"
 #include "ir/text/op_names.h"
 #include "libtorch/error_texts.h"
+#include "libtorch/node_names.h"
 #include "ops/op_row.h"
 #include "ops/op_table.h"
 #include "ops/own/bernoulli_like.h"
@@ -19,17 +20,27 @@
 #include "tracing/recording/traced_tensor.h"
 #include "tracing/recording/tracing_state.h"
 
+#include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/InferSize.h>
 #include <ATen/TensorUtils.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/_assert_async.h>
 #include <ATen/ops/_is_any_true_ops.h>
 #include <ATen/ops/_native_batch_norm_legit.h>
 #include <ATen/ops/_native_batch_norm_legit_no_training.h>
 #include <ATen/ops/contiguous.h>
 #include <ATen/ops/diagonal.h>
 #include <ATen/ops/fill.h>
+#include <ATen/ops/ge.h>
+#include <ATen/ops/lt.h>
+#include <ATen/ops/max.h>
+#include <ATen/ops/min.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/scatter.h>
+#include <ATen/ops/unsqueeze.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -48,6 +59,35 @@ bool is_any(const c10::OperatorHandle&) { return true; }
 bool is_mutable(const c10::OperatorHandle& op) { return op.schema().is_mutable(); }
 
 bool is_forward(const BoxedCall& call) { return call.recording->phase() == ir::Phase::Forward; }
+
+/// libtorch's body reads the smallest and the largest class. What it does with them is a check.
+bool one_hot(BoxedCall& call) {
+  const at::Tensor classes = call.operand(0).toTensor();
+  const int64_t count = call.operand(1).toInt();
+  // It raises, or makes an empty tensor, without reading anything.
+  if (classes.scalar_type() != at::kLong || classes.numel() == 0 || count == -1) return false;
+  const auto require = [](const at::Tensor& holds, const char* text) {
+    at::_assert_async(holds, text);
+  };
+  if (classes.is_cuda()) {
+    TORCH_CHECK(count >= 1, "num_classes should be positive");
+  } else {
+    require(classes.min() >= 0, "Class values must be non-negative.");
+    require(classes.max() < count, "Class values must be smaller than num_classes.");
+  }
+  std::vector<int64_t> sizes = classes.sizes().vec();
+  sizes.push_back(std::max<int64_t>(count, 0));
+  call.answer(at::zeros(sizes, classes.options()).scatter(-1, classes.unsqueeze(-1), 1));
+  return true;
+}
+
+std::any refuse_unknown_classes(BoxedCall& call) {
+  const at::Tensor& classes = call.operand(0).toTensor();
+  if (call.operand(1).toInt() != -1 || classes.scalar_type() != at::kLong || classes.numel() == 0)
+    return {};
+  TANDEM_UNSUPPORTED("trace", "one_hot without num_classes has a result whose size depends on data",
+                     "\n  operand: ", tensor_text(classes), "\n  remedy:  give num_classes");
+}
 
 std::any renew_histories(BoxedCall& call) {
   if (is_forward(call)) call.recording->inputs().renew_histories();
@@ -103,6 +143,26 @@ std::any draw_in_order(BoxedCall& call) {
 std::any leave_out_offset(BoxedCall& call) {
   c10::IValue& offset = call.stack.back();
   if (offset.isInt() && offset.toInt() == call.operand(0).toTensor().storage_offset()) offset = {};
+  return {};
+}
+
+/// Where the memory came in with an input, it is known how far it reaches.
+std::any check_reach(BoxedCall& call) {
+  const at::Tensor& of = call.operand(0).toTensor();
+  const Inputs& inputs = call.recording->inputs();
+  // Values that a view is taken of again have no memory.
+  if (!at::functionalization::impl::isFunctionalTensor(of) || inputs.of_gradients()) return {};
+  for (const StandIn& stand_in : inputs.stand_ins()) {
+    if (!stand_in.tensor.has_storage() || !stand_in.tensor.storage().is_alias_of(of.storage()) ||
+        stand_in.tensor.storage().nbytes() != stand_in.storage_bytes) {
+      continue;
+    }
+    const c10::IValue& offset = call.operand(3);
+    at::native::checkInBoundsForStorage<int64_t>(
+        call.operand(1).toIntVector(), call.operand(2).toIntVector(),
+        offset.isInt() ? offset.toInt() : of.storage_offset(), of.dtype(), stand_in.real.storage());
+    break;
+  }
   return {};
 }
 
@@ -319,7 +379,10 @@ bool answer_anomaly_check(BoxedCall& call) {
   return true;
 }
 
-bool writes_arguments(const c10::OperatorHandle& op) { return ops::info(op).writes_arguments; }
+/// Our own one is recorded as it is.
+bool writes_arguments(const c10::OperatorHandle& op) {
+  return ops::info(op).writes_arguments && !ops::keeps_its_place(op);
+}
 
 /// Whether this is a question for the metadata of an in-place op that has nothing to do.
 bool add_nothing(BoxedCall& call) {
@@ -410,6 +473,15 @@ bool keep_zeros(BoxedCall& call) {
   return true;
 }
 
+bool fill_in_shares(BoxedCall& call) {
+  const auto formula = torch::autograd::get_current_node();
+  if (!formula || !libtorch::is_formula_of_shares(*formula)) return false;
+  const at::Tensor mask = call.operand(0).toTensor(), share = call.operand(1).toTensor();
+  if (mask.scalar_type() != at::kBool || share.dim() > 0) return false;
+  call.answer(share.new_zeros(mask.sizes()).masked_fill(mask, share));
+  return true;
+}
+
 bool draw_in_place(BoxedCall& call) {
   if (call.operand(0).toTensor().is_contiguous()) return false;
   record_call(call, ops::kBernoulliLike.handle());
@@ -424,6 +496,17 @@ constexpr Interception kRows[] = {
      .instead = run_body,
      .why = "The body is the user's code: each op in it is lifted by itself."},
 
+    {.name = "check the classes in the graph",
+     .stop = Stop::FirstSight,
+     .ops = "aten::one_hot",
+     .instead = one_hot,
+     .why = "libtorch's body reads the smallest and the largest class, to check them."},
+
+    {.name = "refuse unknown classes",
+     .stop = Stop::Lifting,
+     .ops = "aten::one_hot",
+     .before = refuse_unknown_classes,
+     .why = "Without a number of classes the data says how large the result is."},
     {.name = "renew histories of views",
      .stop = Stop::Lifting,
      .ops = "every op",
@@ -464,6 +547,12 @@ constexpr Interception kRows[] = {
      .fits = has_only_a_body,
      .instead = call_whole,
      .why = "libtorch would run the body, with its effects, while it is traced."},
+    {.name = "keep within the memory",
+     .stop = Stop::Lifting,
+     .ops = "aten::as_strided",
+     .before = check_reach,
+     .why = "Nothing below knows how much memory an input has, and a view that nobody reads is "
+            "taken by no kernel."},
     {.name = "leave out an offset",
      .stop = Stop::Lifting,
      .ops = "aten::as_strided",
@@ -482,6 +571,13 @@ constexpr Interception kRows[] = {
      .fits = is_in_place,
      .before = check_write,
      .why = "Kernels look at memory and raise where it overlaps; a traced tensor has none."},
+    {.name = "check a mask",
+     .stop = Stop::Lifting,
+     .ops = "aten::masked_fill_.Scalar aten::masked_fill_.Tensor aten::masked_scatter_",
+     .before = check_mask,
+     .why =
+         "If the mask does not fit, eager's error names the sizes of what is written first; that "
+         "of the out-of-place form names those of the mask."},
     {.name = "check what is filled",
      .stop = Stop::Lifting,
      .ops = "ops with an out argument and a Meta kernel",
@@ -580,6 +676,15 @@ constexpr Interception kRows[] = {
      .why = "Functionalization takes views again while the value of their memory is a lazy "
             "conjugate that it should not be, of which there is no such view."},
 
+    {.name = "windows of what is written",
+     .stop = Stop::BeforeRecording,
+     .ops = "aten::unfold_backward",
+     .before = note_order_of_windows,
+     .after = restore_order_of_windows,
+     .why = "Functionalization takes a written unfold() back to its base by this op, whose result "
+            "is contiguous. The base keeps the order of its dimensions: draws follow it, and host "
+            "code decides by strides."},
+
     {.name = "note a product in place",
      .stop = Stop::BeforeRecording,
      .ops = "aten::mul_.Scalar aten::_foreach_mul_.Scalar aten::_foreach_mul_.ScalarList",
@@ -597,6 +702,13 @@ constexpr Interception kRows[] = {
      .ops = "aten::_foreach_mul.Scalar aten::_foreach_mul.ScalarList",
      .instead = multiply_one_by_one,
      .why = "The same for each tensor of a list, in its own dtype."},
+    {.name = "shares of a gradient",
+     .stop = Stop::BeforeRecording,
+     .ops = "aten::mul.Tensor",
+     .instead = fill_in_shares,
+     .why =
+         "In a trace the derivative of max(), min() and median() multiplies its share by a mask; "
+         "eager fills it in. Nothing times an infinite share is no number."},
     {.name = "an index of nothing",
      .stop = Stop::BeforeRecording,
      .ops = "aten::index_add_ aten::index_reduce_",

@@ -9,6 +9,7 @@
 #include "tracing/recording/traced_tensor.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/MemoryOverlap.h>
 #include <c10/core/GradMode.h>
@@ -26,8 +27,19 @@ bool has_tag(const c10::OperatorHandle& op, at::Tag tag) {
 }
 
 bool is_same_view(const at::Tensor& a, const at::Tensor& b) {
-  return a.sizes() == b.sizes() && a.strides() == b.strides() &&
-         a.storage_offset() == b.storage_offset() && a.dtype() == b.dtype();
+  if (a.sizes() != b.sizes() || a.storage_offset() != b.storage_offset() || a.dtype() != b.dtype())
+    return false;
+  // Of a dimension with one element the stride means nothing, and a trace may have another.
+  for (int64_t dim = 0; dim < a.dim(); ++dim) {
+    if (a.size(dim) != 1 && a.stride(dim) != b.stride(dim)) return false;
+  }
+  return true;
+}
+
+/// What was written lies in new memory in a trace, and views of it say where they lie when they are
+/// made again: only then can two of them be compared.
+void catch_up(const at::Tensor& tensor) {
+  if (is_traced(tensor)) current_value(tensor);
 }
 
 /// Where eager's own check is sure, and says so: both are dense, and they share a part.
@@ -51,6 +63,7 @@ void check_overlap(const at::Tensor& written, const BoxedCall& call, Overlaps ov
   for (const c10::IValue& operand : call.operands().slice(1)) {
     if (!operand.isTensor()) continue;
     const at::Tensor& read = operand.toTensor();
+    if (read.defined()) catch_up(read);
     TORCH_CHECK(!read.defined() || !is_traced(read) || !overlap(written, read),
                 "unsupported operation: some elements of the input tensor and the written-to "
                 "tensor refer to a single memory location. Please clone() the tensor before "
@@ -132,11 +145,30 @@ std::any check_write(BoxedCall& call) {
   check_base(written);
   if (has_tag(call.op, at::Tag::pointwise) || call.op.schema().name() == "aten::copy_") {
     at::assert_no_internal_overlap(written);
+    catch_up(written);
     check_overlap(written, call, overlaps_in_part);
   } else if (call.op.schema().name() == "aten::index_put_") {
+    catch_up(written);
     check_overlap(written, call, overlaps);
   }
   return {};
+}
+
+std::any check_mask(BoxedCall& call) {
+  at::infer_size(call.operand(0).toTensor().sizes(), call.operand(1).toTensor().sizes());
+  return {};
+}
+
+/// A view that is resized leaves its base behind, which a trace would write with the new sizes.
+void refuse_resized_view(const at::Tensor& filled) {
+  if (!at::functionalization::impl::isFunctionalTensor(filled) ||
+      at::functionalization::impl::unsafeGetFunctionalWrapper(filled)->view_metas().empty()) {
+    return;
+  }
+  TANDEM_UNSUPPORTED("trace", "an op resizes what it fills, and a view or alias shows its memory",
+                     "\n  value:  ", tensor_text(filled),
+                     "\n  remedy: give it a tensor of the right sizes, or take the result that it "
+                     "returns without an out argument");
 }
 
 bool fills_out_on_meta(const c10::OperatorHandle& op) {
@@ -160,7 +192,10 @@ std::any check_filled(BoxedCall& call) {
       on_meta.push_back(operand);
     }
   }
+  const at::Tensor filled = on_meta.back().toTensor();
+  const std::vector<int64_t> sizes = filled.sizes().vec();
   call.op.callBoxed(on_meta);
+  if (filled.sizes() != at::IntArrayRef(sizes)) refuse_resized_view(call.stack.back().toTensor());
   return {};
 }
 
@@ -171,6 +206,7 @@ bool writes_list(const c10::OperatorHandle& op) {
 
 std::any check_written_once(BoxedCall& call) {
   std::vector<at::Tensor> written = call.operand(0).toTensorVector();
+  for (const at::Tensor& tensor : written) catch_up(tensor);
   for (size_t i = 1; i < written.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       if (!is_traced(written[i]) || !is_traced(written[j]) ||

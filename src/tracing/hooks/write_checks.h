@@ -15,6 +15,9 @@ bool is_in_place(const c10::OperatorHandle& op);
 /// tensors are asked whether they may be written.
 std::any check_write(BoxedCall& call);
 
+/// Compares the sizes of what is written with those of the mask, in this order.
+std::any check_mask(BoxedCall& call);
+
 bool fills_out_on_meta(const c10::OperatorHandle& op);
 /// Runs the op on tensors without data, for its errors.
 std::any check_filled(BoxedCall& call);

@@ -6,7 +6,6 @@
 
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -50,20 +49,23 @@ bool is_differentiable_view(const at::Tensor& tensor) {
          root.scalar_type() == tensor.scalar_type() && root.is_contiguous();
 }
 
-std::vector<std::vector<size_t>> related(std::span<const at::Tensor> tensors, bool all_views) {
+bool are_related(const at::Tensor& a, const at::Tensor& b, RelatedViews views) {
+  if (!a.storage().is_alias_of(b.storage())) return false;
+  // Of a tensor that needs no gradient, views that do are leaves: a write to one gives the others
+  // no history.
+  const at::Tensor root = root_of(a);
+  const bool counts = views == RelatedViews::OfAll ||
+                      (views == RelatedViews::OfTensorsWithGrad && root.requires_grad());
+  return (counts && root.is_same(root_of(b))) || ops::shares_memory(a, b);
+}
+
+std::vector<std::vector<size_t>> related(std::span<const at::Tensor> tensors, RelatedViews views) {
   std::vector<size_t> component(tensors.size());
   bool any = false;
   for (size_t i = 0; i < tensors.size(); ++i) {
     component[i] = i;
     for (size_t j = 0; j < i; ++j) {
-      if (component[j] == component[i] || !tensors[i].storage().is_alias_of(tensors[j].storage()))
-        continue;
-      // Of a tensor that needs no gradient, views that do are leaves: a write to one gives the
-      // others no history.
-      const at::Tensor root = root_of(tensors[i]);
-      const bool views = (all_views || root.requires_grad()) && c10::GradMode::is_enabled() &&
-                         root.is_same(root_of(tensors[j]));
-      if (!views && !ops::shares_memory(tensors[i], tensors[j])) continue;
+      if (component[j] == component[i] || !are_related(tensors[i], tensors[j], views)) continue;
       any = true;
       const size_t from = component[i], to = component[j];
       std::ranges::replace(component, from, to);

@@ -32,11 +32,15 @@ struct Group {
 /// take such a view.
 bool is_differentiable_view(const at::Tensor& tensor);
 
-/// Which of the tensors a write to one of them may concern: components of two and more different
-/// tensors that share memory, or that require grad and are views of one tensor, whose history a
-/// write to either changes. With `all_views`, whether they require grad or not. As positions in
-/// `tensors`.
-std::vector<std::vector<size_t>> related(std::span<const at::Tensor> tensors, bool all_views);
+/// Of which tensors a write to one view changes the history of the others, overlap or not.
+enum class RelatedViews { None, OfTensorsWithGrad, OfAll };
+
+/// Whether a write to one of two different tensors may concern the other: they share memory, or are
+/// views of one tensor.
+bool are_related(const at::Tensor& a, const at::Tensor& b, RelatedViews views);
+
+/// Components of two and more tensors that are related, as positions in `tensors`.
+std::vector<std::vector<size_t>> related(std::span<const at::Tensor> tensors, RelatedViews views);
 
 /// Why such tensors can have no common base: they see the memory as different dtypes, some as a
 /// lazy conjugate or negation, or some that require grad are views of each other and some are not.

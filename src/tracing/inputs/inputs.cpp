@@ -1,13 +1,16 @@
 #include "tracing/inputs/inputs.h"
 
+#include "base/error.h"
 #include "libtorch/private_members.h"
 #include "ops/memory/flat_memory.h"
 #include "ops/memory/shares_memory.h"
+#include "tracing/lines/libtorch_caller.h"
 #include "tracing/recording/operand_text.h"
 #include "tracing/recording/recording.h"
 #include "tracing/recording/tracing_state.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/SequenceNumber.h>
 #include <ATen/ops/equal.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
@@ -34,9 +37,22 @@ bool same_counter(const at::Tensor& a, const at::Tensor& b) {
   return libtorch::same_counter(*a.unsafeGetTensorImpl(), *b.unsafeGetTensorImpl());
 }
 
+/// A view gets the counter of what autograd takes it for a view of. Where that is no base of a
+/// group, it is the stand-in's own.
+void set_counter(const StandIn& stand_in, const c10::VariableVersion& counter) {
+  stand_in.tensor.unsafeGetTensorImpl()->set_version_counter(counter);
+  if (!stand_in.apart && stand_in.is_leaf && stand_in.tensor.is_view() &&
+      !ops::root_of(stand_in.tensor).requires_grad())
+    stand_in.tensor._base().unsafeGetTensorImpl()->set_version_counter(counter);
+}
+
 bool same_geometry(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.strides() == b.strides() &&
          a.storage_offset() == b.storage_offset();
+}
+
+std::string name_of_module_tensor(const ir::Descriptor& role) {
+  return (role.role == ir::Role::Param ? "parameter \"" : "buffer \"") + role.name + "\"";
 }
 
 }  // namespace
@@ -52,7 +68,17 @@ Inputs::Inputs(Recording& recording, InputOptions options)
       options_(std::move(options)),
       in_inference_mode_(c10::InferenceMode::is_enabled()),
       with_grad_(c10::GradMode::is_enabled()),
-      host_memory_(recording) {}
+      host_memory_(recording),
+      first_sequence_number_(at::sequence_number::peek()) {
+  for (const auto& [impl, role] : options_.known) {
+    slots_.add(
+        at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim_copy(
+            const_cast<c10::TensorImpl*>(impl))));
+  }
+  for (const WeakTensor& tensor : options_.met_earlier) {
+    if (const auto held = tensor.lock()) slots_.add(at::Tensor(held));
+  }
+}
 
 Inputs::~Inputs() {
   // In reverse: of two tensors that share a counter, the first one was met before any write.
@@ -74,11 +100,24 @@ detail::Flat Inputs::add_arguments(const detail::Flat& arguments,
     seen.tensors.push_back(stand_ins_.back().tensor);
   }
   argument_count_ = stand_ins_.size();
-  for (const Replacement& one : replacements)
-    position_.emplace(one.closed_over.unsafeGetTensorImpl(), *find_argument(one.argument));
+  for (const Replacement& one : replacements) {
+    const size_t position = *find_argument(one.argument);
+    position_.emplace(one.closed_over.unsafeGetTensorImpl(), position);
+    replaced_.emplace(position, one.closed_over);
+  }
   for (const at::Tensor& real : options_.retrace.met_before) stand_in(real);
   for (StandIn& stand_in : stand_ins_) stand_in.closed_over = false;
   return seen;
+}
+
+/// Without grad mode no write gives anybody a history.
+RelatedViews Inputs::related_views() const {
+  if (!with_grad_) return RelatedViews::None;
+  return options_.retrace.group_all_views ? RelatedViews::OfAll : RelatedViews::OfTensorsWithGrad;
+}
+
+bool Inputs::are_related(const StandIn& a, const StandIn& b) const {
+  return tracing::are_related(a.real, b.real, related_views());
 }
 
 void Inputs::find_groups(const detail::Flat& arguments) {
@@ -91,7 +130,7 @@ void Inputs::find_groups(const detail::Flat& arguments) {
   };
   for (const at::Tensor& tensor : arguments.tensors) add(tensor);
   for (const at::Tensor& tensor : options_.retrace.met_before) add(tensor);
-  for (const std::vector<size_t>& component : related(tensors, options_.retrace.group_all_views)) {
+  for (const std::vector<size_t>& component : related(tensors, related_views())) {
     std::vector<at::Tensor> members;
     for (size_t i : component) members.push_back(tensors[i]);
     if (cannot_be_group(members).empty()) add_group(members);
@@ -145,6 +184,10 @@ void Inputs::add(const at::Tensor& real, ir::Descriptor role, std::string name) 
     if (stand_in.renews) renewing_.push_back(here);
     if (!stand_in.requires_grad) without_history_.push_back(here);
     stands_at_.emplace(stand_in.tensor.unsafeGetTensorImpl(), here);
+    slots_.add(real);
+    slots_.add(stand_in.tensor);
+    if (is_open_ && stand_in.requires_grad && stand_in.is_leaf)
+      ends_.push_back(torch::autograd::impl::gradient_edge(real));
   }
   stand_ins_.push_back(std::move(stand_in));
   real_versions_.push_back(version_of(real));
@@ -157,7 +200,7 @@ void Inputs::borrow_counter(StandIn& stand_in) {
   c10::TensorImpl& real = *stand_in.real.unsafeGetTensorImpl();
   if (!real.version_counter().enabled() || stand_in.tensor.is_inference()) return;
   borrowed_.push_back({real.version_counter(), version_of(stand_in.real)});
-  stand_in.tensor.unsafeGetTensorImpl()->set_version_counter(real.version_counter());
+  set_counter(stand_in, real.version_counter());
   stand_in.version = stand_in.history_version = version_of(stand_in.tensor);
 }
 
@@ -173,8 +216,7 @@ void Inputs::share_counter(StandIn& stand_in) {
   const StandIn& earlier = stand_ins_[first->second];
   stand_in.counter_of = static_cast<int64_t>(first->second);
   if (!same_counter(earlier.tensor, stand_in.tensor)) {
-    stand_in.tensor.unsafeGetTensorImpl()->set_version_counter(
-        earlier.tensor.unsafeGetTensorImpl()->version_counter());
+    set_counter(stand_in, earlier.tensor.unsafeGetTensorImpl()->version_counter());
     // Its history was made for what the counter says now: the real one may have moved before.
     auto* view = torch::autograd::impl::get_view_autograd_meta(stand_in.tensor);
     if (view != nullptr && view->has_bw_view()) view->set_attr_version(version_of(earlier.tensor));
@@ -202,6 +244,7 @@ at::Tensor Inputs::stand_in(const at::Tensor& real) {
     known.closed_over = known.closed_over || known.real.is_same(real);
     return known.tensor;
   }
+  require_plain(real);  // before its storage is asked for
   if (std::optional<at::Tensor> made_here = host_memory_.stand_in(real, histories_))
     return *made_here;
   if (stand_ins_.size() >= argument_count_ + options_.retrace.met_before.size()) {
@@ -212,9 +255,55 @@ at::Tensor Inputs::stand_in(const at::Tensor& real) {
   if (known != options_.known.end()) {
     add(real, known->second, value_name(known->second));
   } else {
+    // Not for each parameter of a forward: optimizers work without grad, on gradients or state.
+    if (!c10::GradMode::is_enabled() || !real.requires_grad() || !real.is_leaf())
+      refuse_optimizer();
     add(real, ir::Descriptor::lifted(index), "lifted" + std::to_string(index));
   }
   return stand_ins_.back().tensor;
+}
+
+/// An optimizer asks for gradients of tensors that the trace may not know: nothing is seen before
+/// its first op, on a tensor that nobody has met.
+void Inputs::refuse_optimizer() {
+  if (!is_open_) return;
+  const std::string function = gradient_user(recording_.lines().entry()).optimizer;
+  if (!function.empty()) refuse(gradient_refusal({}, function));
+}
+
+void Inputs::refuse_gradient(const c10::AutogradMetaInterface& metadata, const EntryFrame& entry) {
+  const std::optional<at::Tensor> tensor = slots_.find(metadata);
+  if (!tensor) return;
+  const GradientUser user = gradient_user(entry);
+  // What a custom function has marked as dirty has no gradient afterwards. Nothing to take away, no
+  // effect.
+  const at::Tensor* const real = real_of(*tensor);
+  if (user.marks_dirty && !libtorch::noted_gradient(real ? *real : *tensor).defined()) return;
+  std::string line;
+  {
+    const OpLine here(recording_.lines(), entry, recording_.phase());
+    line = ir::to_string(recording_.lines().current());
+  }
+  refuse(gradient_refusal(name_of(*tensor), user.optimizer, line));
+}
+
+std::optional<std::string> Inputs::put_back_gradients() {
+  const std::optional<at::Tensor> changed = slots_.put_back();
+  return changed ? std::optional(name_of(*changed)) : std::nullopt;
+}
+
+void Inputs::refuse(const std::string& text) {
+  const UnsupportedError error("trace", text);
+  note_refusal(error);
+  throw error;
+}
+
+void Inputs::note_refusal(const UnsupportedError& error) {
+  if (is_open_) refused_ = std::make_exception_ptr(error);
+}
+
+void Inputs::require_not_refused() const {
+  if (refused_) std::rethrow_exception(refused_);
 }
 
 const at::Tensor* Inputs::real_of(const at::Tensor& stand_in) const {
@@ -250,6 +339,8 @@ void Inputs::note_write() {
 }
 
 bool Inputs::leave() {
+  is_open_ = false;
+  ends_.clear();
   take_over_versions();
   renew_histories();
   return histories_.take_back();
@@ -299,6 +390,15 @@ std::optional<size_t> Inputs::find_argument(size_t n) const {
   return std::nullopt;
 }
 
+const at::Tensor* Inputs::held_by_function(size_t position) const {
+  if (const auto it = replaced_.find(position); it != replaced_.end()) return &it->second;
+  const StandIn& one = stand_ins_[position];
+  const ir::Descriptor& role = recording_.graph().input_role(one.input);
+  const bool is_further =
+      role.role == ir::Role::UserInput && static_cast<size_t>(role.index) >= options_.own_tensors;
+  return is_further ? nullptr : &one.real;
+}
+
 std::optional<Retrace> Inputs::retrace() const {
   Retrace retrace = options_.retrace;
   const size_t first_late = argument_count_ + retrace.met_before.size();
@@ -312,7 +412,7 @@ std::optional<Retrace> Inputs::retrace() const {
   const auto compare = [&](size_t i, size_t j) {
     const StandIn &a = stand_ins_[i], &b = stand_ins_[j];
     if (a.group >= 0 && a.group == b.group) return;
-    if (i >= first_late && ops::shares_memory(a.real, b.real)) {
+    if (i >= first_late && are_related(a, b)) {
       note(i, j);
       needed = needed || is_written(a) || is_written(b);
     }
@@ -333,15 +433,25 @@ std::optional<Retrace> Inputs::retrace() const {
   return retrace;
 }
 
+std::string Inputs::name_of(const at::Tensor& tensor) const {
+  const c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
+  if (const auto known = options_.known.find(impl); known != options_.known.end())
+    return name_of_module_tensor(known->second);
+  if (const auto seen = stands_at_.find(impl); seen != stands_at_.end())
+    return name_of(stand_ins_[seen->second]);
+  if (const auto met = position_.find(impl); met != position_.end())
+    return name_of(stand_ins_[met->second]);
+  return base::str("a closed-over tensor (", tensor_text(tensor), ")");
+}
+
 std::string Inputs::name_of(const StandIn& stand_in) const {
   const ir::Descriptor& role = recording_.graph().input_role(stand_in.input);
   switch (role.role) {
     case ir::Role::UserInput:
       return options_.names[static_cast<size_t>(role.index)];
     case ir::Role::Param:
-      return "parameter \"" + role.name + "\"";
     case ir::Role::Buffer:
-      return "buffer \"" + role.name + "\"";
+      return name_of_module_tensor(role);
     default:
       return "closed-over tensor " + std::to_string(role.index) + " (" +
              tensor_text(stand_in.real) + ")";

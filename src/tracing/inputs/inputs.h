@@ -1,15 +1,19 @@
 #pragma once
 
+#include "tandem/error.h"
 #include "tandem/function.h"
 #include "tandem/ir/signature.h"
+#include "tracing/inputs/gradient_slots.h"
 #include "tracing/inputs/group.h"
 #include "tracing/inputs/host_memory.h"
 #include "tracing/inputs/mirrored_histories.h"
 #include "tracing/inputs/stand_in.h"
+#include "tracing/lines/stack_walk.h"
 
 #include <ATen/core/Tensor.h>
 
 #include <deque>
+#include <exception>
 #include <limits>
 #include <optional>
 #include <span>
@@ -30,8 +34,8 @@ std::string value_name(const ir::Descriptor& role);
 
 /// What only a finished run can know of the inputs that it should have had.
 struct Retrace {
-  /// Closed-over tensors that share written memory with an input that had its stand-in already when
-  /// they were met.
+  /// Closed-over tensors that are related to an input which had its stand-in already when they were
+  /// met, where one of the two is written.
   std::vector<at::Tensor> met_before{};
   /// Inputs without grad that are views of one tensor got a history by a write to one of them.
   bool group_all_views = false;
@@ -51,6 +55,9 @@ struct InputOptions {
   /// How many tensors of the arguments the function itself takes. A function of its gradients takes
   /// more, which nobody writes.
   size_t own_tensors = std::numeric_limits<size_t>::max();
+  /// Tensors that the function has closed over before. Weakly: whether somebody holds them is
+  /// looked at.
+  std::vector<WeakTensor> met_earlier{};
 };
 
 /// The tensors that came into a trace from outside, and what the function sees in their place:
@@ -80,11 +87,32 @@ class Inputs {
   void renew_histories();
   /// After an op of the function that has written.
   void note_write();
+  /// Throws if the function shall not ask for the gradient of the tensor with this metadata.
+  void refuse_gradient(const c10::AutogradMetaInterface& metadata, const EntryFrame& entry);
+  /// Throws an UnsupportedError, and notes it.
+  [[noreturn]] void refuse(const std::string& text);
+  /// The function may catch the error.
+  void note_refusal(const UnsupportedError& error);
+  /// Whether a function of gradients is traced. It is passed copies of some arguments.
+  bool of_gradients() const { return argument_count_ > options_.own_tensors; }
   HostMemory& host_memory() { return host_memory_; }
   MirroredHistories& histories() { return histories_; }
 
+  /// The function is running.
+  bool is_open() const { return is_open_; }
+  /// Autograd nodes of the trace have this sequence number or a higher one.
+  uint64_t first_sequence_number() const { return first_sequence_number_; }
+
   // When the function has run.
 
+  /// Throws what the function was refused and has caught.
+  void require_not_refused() const;
+  /// Gradients that could not be watched are as they were. Nothing if the function has left them
+  /// so, else the name of a tensor whose gradient it has changed.
+  std::optional<std::string> put_back_gradients();
+
+  /// Whether a write to one of two different inputs may concern the other.
+  bool are_related(const StandIn& a, const StandIn& b) const;
   /// Real tensors are as they were, but for version counters that the call shall move. False if a
   /// custom function has given one of them another history.
   bool leave();
@@ -102,6 +130,9 @@ class Inputs {
   /// Positions among the stand-ins: of a tensor that was met, of the n-th tensor of the arguments.
   std::optional<size_t> find(const at::Tensor& real) const;
   std::optional<size_t> find_argument(size_t n) const;
+  /// The tensor that the function itself has where the stand-in at this position stands: a
+  /// closed-over one that an argument replaces, or the real one. Null for what nobody shows it.
+  const at::Tensor* held_by_function(size_t position) const;
   /// Inputs that the function compared by value, as positions among the stand-ins.
   const std::vector<ir::EqualityFacts>& equalities() const { return equalities_; }
   /// What a trace that takes the place of this one must know from the start, if this one is worth
@@ -109,16 +140,20 @@ class Inputs {
   std::optional<Retrace> retrace() const;
   /// For errors: `argument 1`, `parameter "fc.weight"`.
   std::string name_of(const StandIn& stand_in) const;
+  /// Of a real tensor or a stand-in.
+  std::string name_of(const at::Tensor& tensor) const;
   /// Whether a stand-in counts writes on the counter of the real tensor, which has them, too, then.
   static bool has_borrowed(const StandIn& stand_in);
 
  private:
+  RelatedViews related_views() const;
   void find_groups(const detail::Flat& arguments);
   void add_group(std::span<const at::Tensor> members);
   size_t equal_members(const Group& group, const at::Tensor& real) const;
   void add(const at::Tensor& real, ir::Descriptor role, std::string name);
   void borrow_counter(StandIn& stand_in);
   void share_counter(StandIn& stand_in);
+  void refuse_optimizer();
   void take_over_versions();
   std::optional<size_t> find_met_before(const at::Tensor& real) const;
 
@@ -141,9 +176,17 @@ class Inputs {
   std::unordered_map<const void*, size_t> on_counter_;           // the first with a version counter
   std::unordered_map<const c10::TensorImpl*, size_t> position_;  // by real tensor
   std::unordered_map<const c10::TensorImpl*, size_t> stands_at_;  // by stand-in
+  std::unordered_map<size_t, at::Tensor> replaced_;               // closed-over, by position
   std::vector<ir::EqualityFacts> equalities_;
   HostMemory host_memory_;
   MirroredHistories histories_;
+  const uint64_t first_sequence_number_;
+  bool is_open_ = true;
+  /// Ends of closed-over leaves outside, held while the function runs: asked for its history, a
+  /// leaf without one of these would give the engine nothing that it could be known by.
+  std::vector<torch::autograd::Edge> ends_;
+  std::exception_ptr refused_;
+  GradientSlots slots_;
 };
 
 }  // namespace tandem::tracing

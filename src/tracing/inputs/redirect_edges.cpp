@@ -20,8 +20,7 @@ namespace autograd = torch::autograd;
 
 class Walk {
  public:
-  Walk(Inputs& inputs, uint64_t first_sequence_number)
-      : first_(first_sequence_number), inputs_(inputs), stand_ins_(inputs.stand_ins()) {}
+  explicit Walk(Inputs& inputs) : inputs_(inputs), stand_ins_(inputs.stand_ins()) {}
 
   void run(std::span<const at::Tensor> results) {
     for (const at::Tensor& result : results) {
@@ -41,6 +40,14 @@ class Walk {
     walk();
   }
 
+  std::unordered_set<autograd::Node*> run(const autograd::edge_list& roots) {
+    for (const autograd::Edge& root : roots) {
+      if (root.is_valid()) visit(root.function.get());
+    }
+    walk();
+    return std::move(seen_);
+  }
+
  private:
   void walk() {
     while (!pending_.empty()) {
@@ -51,7 +58,7 @@ class Walk {
       for (autograd::Edge& edge : node->next_edges()) {
         if (!edge.is_valid()) continue;
         // First, since numbers count per thread: a tensor from elsewhere may have a higher one.
-        if (!redirect(*node, edge) && !is_inside(edge)) {
+        if (!redirect(*node, edge) && !is_inside(inputs_, edge)) {
           if (!strict_) continue;
           lift_and_redirect(*node, edge);
         }
@@ -68,28 +75,16 @@ class Walk {
       visit(slices->fn.get());
   }
 
-  /// Leads to a node of this trace, the end at a stand-in included.
-  bool is_inside(const autograd::Edge& edge) const {
-    if (auto* end = dynamic_cast<autograd::AccumulateGrad*>(edge.function.get())) {
-      return is_traced(end->variable);
-    }
-    return edge.function->sequence_nr() >= first_;
-  }
-
-  /// As it is noted. A view that is asked while its stand-in has been written would make another
-  /// history, and keep it if the call is then refused.
-  static autograd::Edge noted_edge(const at::Tensor& real) {
-    const auto* meta = autograd::impl::get_autograd_meta(real);
-    return meta != nullptr && meta->grad_fn_ ? autograd::Edge(meta->grad_fn_, meta->output_nr_)
-                                             : autograd::impl::gradient_edge(real);
-  }
-
   /// False: it leads to no real tensor that has a stand-in.
   bool redirect(const autograd::Node& node, autograd::Edge& edge) {
     for (; known_ < stand_ins_.size(); ++known_) {
       const StandIn& stand_in = stand_ins_[known_];
       if (!stand_in.requires_grad || stand_in.duplicate_of >= 0) continue;
-      const autograd::Edge real = noted_edge(stand_in.real);
+      // A closed-over tensor that the call has written leads to the call by now. An argument that
+      // is passed for that history is another input.
+      const at::Tensor* held = inputs_.held_by_function(known_);
+      if (held == nullptr) continue;
+      const autograd::Edge real = noted_edge(*held);
       ends_.emplace(real.function.get(), std::pair(real, &stand_in));
     }
     const auto [begin, end] = ends_.equal_range(edge.function.get());
@@ -139,7 +134,6 @@ class Walk {
                        "\n  remedy: pass the tensor to the compiled function as an argument");
   }
 
-  const uint64_t first_;
   Inputs& inputs_;
   const std::deque<StandIn>& stand_ins_;
   bool strict_ = true;
@@ -151,9 +145,25 @@ class Walk {
 
 }  // namespace
 
-void redirect_edges(Inputs& inputs, std::span<const at::Tensor> results,
-                    uint64_t first_sequence_number) {
-  Walk(inputs, first_sequence_number).run(results);
+void redirect_edges(Inputs& inputs, std::span<const at::Tensor> results) {
+  Walk(inputs).run(results);
+}
+
+std::unordered_set<autograd::Node*> redirect_edges(Inputs& inputs,
+                                                   const autograd::edge_list& roots) {
+  return Walk(inputs).run(roots);
+}
+
+autograd::Edge noted_edge(const at::Tensor& real) {
+  const auto* meta = autograd::impl::get_autograd_meta(real);
+  return meta != nullptr && meta->grad_fn_ ? autograd::Edge(meta->grad_fn_, meta->output_nr_)
+                                           : autograd::impl::gradient_edge(real);
+}
+
+bool is_inside(const Inputs& inputs, const autograd::Edge& edge) {
+  if (auto* end = dynamic_cast<autograd::AccumulateGrad*>(edge.function.get()))
+    return is_traced(end->variable);
+  return edge.function->sequence_nr() >= inputs.first_sequence_number();
 }
 
 }  // namespace tandem::tracing

@@ -1,5 +1,6 @@
 #include "tracing/lines/source_lines.h"
 
+#include "base/log.h"
 #include "tracing/lines/users_line.h"
 
 #include <ATen/SequenceNumber.h>
@@ -32,6 +33,12 @@ class CallSites final : public ir::LineSource {
     std::call_once(once_, [&] {
       line_ = users_line(*objects_, chain_);
       if (line_.file.empty() && otherwise_) line_ = otherwise_->find();
+      if (line_.line == 0 && !line_.file.empty()) {
+        base::warn_once(
+            "source lines",
+            "lines of the program are not known: it has no debug information. "
+            "Build it with -g1 and install libdw1; TANDEM_SOURCE_LINES=off goes without");
+      }
       found_.store(true, std::memory_order_release);
     });
     return line_;
@@ -105,6 +112,7 @@ SourceLines::PlacePtr SourceLines::place_in_backward(const EntryFrame& frame) {
 
 OpLine::OpLine(SourceLines& lines, const EntryFrame& frame, ir::Phase phase)
     : lines_(lines), outer_(lines.current_), exceptions_(std::uncaught_exceptions()) {
+  lines.entry_ = frame;
   if (!lines.on_) return;
   const bool forward = phase == ir::Phase::Forward;
   lines.current_ = forward ? lines.place_of_call(frame, nullptr) : lines.place_in_backward(frame);

@@ -32,6 +32,8 @@ class SourceLines {
 
   /// Where the op that is being recorded comes from; not noted outside of ops.
   ir::Location current() const { return ir::Location(current_); }
+  /// Where the op that began last was entered.
+  const EntryFrame& entry() const { return entry_; }
   /// Of the op that began last, whether or not it is over.
   ir::Location last() const { return ir::Location(last_); }
   /// Whether the last op ended by throwing.
@@ -58,6 +60,7 @@ class SourceLines {
   std::unordered_map<uint64_t, PlacePtr> places_;  // by hash of the addresses
   std::vector<Op> forward_;                        // in order
   PlacePtr current_, last_;
+  EntryFrame entry_;
   bool last_threw_ = false;
 };
 

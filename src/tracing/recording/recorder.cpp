@@ -1,11 +1,15 @@
 #include "tracing/recording/recorder.h"
 
+#include "base/error.h"
 #include "ir/ivalue.h"
+#include "ir/text/op_names.h"
 #include "ops/op_table.h"
 #include "tracing/recording/recording.h"
 #include "tracing/recording/traced_tensor.h"
 
 #include <torch/csrc/autograd/function.h>
+
+#include <algorithm>
 
 namespace tandem::tracing {
 namespace {
@@ -56,8 +60,7 @@ void add_node(Recording& recording, const c10::OperatorHandle& op,
     }
   }
   const ir::Node& node = recording.graph().add_op(std::move(spec));
-  if (node.phase() == ir::Phase::Backward && ops::info(op).must_happen())
-    recording.note_effect({node.id(), torch::autograd::get_current_node().get()});
+  if (node.phase() == ir::Phase::Backward) recording.note_backward_node(node.id());
   size_t next = 0;
   const auto wrap = [&](const ops::TensorMeta& meta) {
     ir::ValueId value = node.results()[next++];
@@ -75,6 +78,29 @@ void add_node(Recording& recording, const c10::OperatorHandle& op,
       stack->push_back(result.other);
     }
   }
+}
+
+/// A question, such as `is_same_size`: no result is a tensor.
+bool returns_numbers(const c10::OperatorHandle& op) {
+  const auto is_number = [](const c10::Argument& result) {
+    return result.real_type()->isSubtypeOf(c10::NumberType::get()) ||
+           result.real_type()->isSubtypeOf(c10::BoolType::get());
+  };
+  const std::vector<c10::Argument>& returns = op.schema().returns();
+  return !returns.empty() && std::ranges::all_of(returns, is_number);
+}
+
+/// Otherwise the answer was that of the kernel for zeros.
+void require_answered_by_metadata(const c10::OperatorHandle& op) {
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::Meta) ||
+      (op.schema().name().starts_with("aten::") &&
+       op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd))) {
+    return;
+  }
+  TANDEM_UNSUPPORTED(
+      "trace", ir::op_text(op),
+      " answers with a number, and no Meta kernel says that sizes decide it",
+      "\n  remedy: register a Meta kernel, or call it outside the compiled function");
 }
 
 }  // namespace
@@ -101,7 +127,14 @@ std::vector<ir::Operand> operands_of(Recording& recording, const c10::OperatorHa
 void record_call(BoxedCall& call, const c10::OperatorHandle& op) {
   Recording& recording = *call.recording;
   const std::vector<ops::MetaResult>& results = recording.metadata().propagate(
-      op, {call.operands().data(), call.operands().size()}, meta_of_operand);
+      op, {call.operands().data(), call.operands().size()}, meta_of_operand,
+      /*must_run=*/recording.phase() == ir::Phase::Forward);
+  if (returns_numbers(op) && !ops::info(op).must_happen()) {
+    require_answered_by_metadata(op);
+    call.drop();
+    for (const ops::MetaResult& result : results) call.stack.push_back(result.other);
+    return;
+  }
   std::vector<ir::Operand> operands = operands_of(recording, op, call.operands());
   call.drop();
   add_node(recording, op, std::move(operands), results, &call.stack);

@@ -4,6 +4,7 @@
 #include "tracing/recording/traced_tensor.h"
 
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <atomic>
 
@@ -36,6 +37,16 @@ at::Tensor Recording::add_input(const at::Tensor& like, ir::Descriptor role, std
 
 void Recording::note_call(const c10::OperatorHandle& op) {
   calls_.add(ops::info(op).name_hash).add(c10::GradMode::is_enabled());
+}
+
+void Recording::note_backward_node(ir::NodeId node) {
+  const torch::autograd::Node* running = torch::autograd::get_current_node().get();
+  const bool by_hook = running == nullptr || running == hooked_node_;
+  backward_nodes_.push_back({node, running ? running : hooked_node_, by_hook});
+}
+
+void Recording::note_user_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> operands) {
+  if (phase_ == ir::Phase::Forward) user_calls_.emplace_back(op, operands, lines_.current());
 }
 
 void Recording::rewind(ir::NodeId last) {

@@ -4,6 +4,7 @@
 #include "shapes/stable_hash.h"
 #include "tandem/ir/graph.h"
 #include "tracing/lines/source_lines.h"
+#include "tracing/recording/user_call.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -30,6 +31,7 @@ class Recording {
   const ir::Graph& graph() const { return graph_; }
   ops::MetadataPropagator& metadata() { return metadata_; }
   const ops::MetadataPropagator& metadata() const { return metadata_; }
+  bool has_inputs() const { return inputs_ != nullptr; }
   Inputs& inputs() { return *inputs_; }
   SourceLines& lines() { return lines_; }
   const SourceLines& lines() const { return lines_; }
@@ -42,21 +44,31 @@ class Recording {
   /// A traced tensor for a new input of the graph, with the metadata of `like`.
   at::Tensor add_input(const at::Tensor& like, ir::Descriptor role, std::string name);
 
-  /// A draw or an effect of the backward, and the autograd node that was running (null: a hook).
-  struct BackwardEffect {
+  /// What the backward has recorded, and the autograd node that was running, or whose hooks were.
+  struct BackwardNode {
     ir::NodeId node = ir::kNoNode;
     const torch::autograd::Node* in = nullptr;
+    bool by_hook = false;
   };
-  void note_effect(BackwardEffect effect) { backward_effects_.push_back(effect); }
-  /// Those of nodes that are gone included.
-  const std::vector<BackwardEffect>& backward_effects() const { return backward_effects_; }
+  void note_backward_node(ir::NodeId node);
+  /// Those that are gone included.
+  const std::vector<BackwardNode>& backward_nodes() const { return backward_nodes_; }
+  /// The node whose hooks may be running; null: none's.
+  void set_hooked_node(const torch::autograd::Node* node) { hooked_node_ = node; }
 
   /// An op that the function itself calls, in the grad mode of that moment: what the graph shows of
   /// neither a no-grad region nor a detach().
   void note_call(const c10::OperatorHandle& op);
   /// Of the calls since `forget_calls`.
   uint64_t calls_hash() const { return calls_.value(); }
-  void forget_calls() { calls_ = {}; }
+  void forget_calls() {
+    calls_ = {};
+    user_calls_.clear();
+  }
+
+  /// The same call, with what it is told: outside of the backward.
+  void note_user_call(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> operands);
+  const std::vector<UserCall>& user_calls() const { return user_calls_; }
 
   /// An op of the function is under way that writes a traced tensor.
   bool is_writing() const { return writing_; }
@@ -80,9 +92,11 @@ class Recording {
   ir::Phase phase_ = ir::Phase::Forward;
   bool writing_ = false;
   shapes::StableHash calls_;
+  std::vector<UserCall> user_calls_;
   bool multiplies_in_place_ = false;
   bool has_lazy_values_ = false;
-  std::vector<BackwardEffect> backward_effects_;
+  std::vector<BackwardNode> backward_nodes_;
+  const torch::autograd::Node* hooked_node_ = nullptr;
   SourceLines lines_;
 };
 

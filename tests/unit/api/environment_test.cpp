@@ -93,7 +93,7 @@ TEST(Environment, ReadsTheOtherWordsToo) {
 }
 
 TEST(Environment, AnEmptyValueCountsAsNotSet) {
-  EnvironmentVariable dynamic("TANDEM_DYNAMIC", "");
+  EnvironmentVariable dynamic("TANDEM_DYNAMIC", ""), backend("TANDEM_BACKEND", nullptr);
   EXPECT_EQ(apply_environment({}).dynamic, Options{}.dynamic);
   EXPECT_EQ(describe_environment(), "");
 }

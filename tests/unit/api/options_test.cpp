@@ -1,5 +1,8 @@
 #include "pipeline/settings/options.h"
 
+#include "support/environment.h"
+#include "tandem/tandem.h"
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -32,6 +35,21 @@ TEST(Options, WhatIsBuiltPasses) {
                   .guard_on = [&] { return mode; },
                   .dump_dir = "dumps"};
   EXPECT_NO_THROW(check_options(options));
+}
+
+TEST(BackendRef, OfNobodyIsTheOneThatMakesKernels) {
+  EXPECT_EQ(BackendRef().name(), "llvm");
+  EXPECT_EQ(Options().backend.name(), "llvm");
+}
+
+// Nobody asks for a backend, nor for anything else.
+TEST(BackendRef, WhatIsCompiledWithoutAWordRunsOnIt) {
+  const test::EnvironmentVariable nobody("TANDEM_BACKEND", nullptr);
+  const auto compiled = compile([](const at::Tensor& x) { return x.exp() * 2; });
+  compiled(torch::ones({64}));
+  const std::string report = compiled.report();
+  EXPECT_NE(report.find("backend llvm"), std::string::npos) << report;
+  EXPECT_NE(report.find("  k0: reads 256 bytes, writes 256 bytes, "), std::string::npos) << report;
 }
 
 TEST(BackendRef, TakesNamesAndObjects) {

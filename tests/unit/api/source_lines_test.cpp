@@ -22,14 +22,20 @@ T leaf(at::IntArrayRef sizes) { return torch::randn(sizes).set_requires_grad(tru
 
 TEST(SourceLinesOfACall, GraphsSavedValuesAndExplainShowThem) {
   std::string sin, tanh;
-  auto f = compile([&](const T& x) {
+  const auto function = [&](const T& x) {
     T y = (sin = HERE, x.sin());
     return (tanh = HERE, y.tanh()).sum();
-  });
+  };
   const T x = leaf({4});
   const int64_t before = tracing::code_line_lookups();
+  const test::EnvironmentVariable no_other("TANDEM_BACKEND", nullptr);
+  auto generated = compile(function, {.backend = "llvm"});
+  generated(x).backward();
+  auto f = compile(function, {.backend = "eager"});
   f(x).backward();
   EXPECT_EQ(tracing::code_line_lookups(), before) << "a compile looks nothing up";
+  EXPECT_NE(generated.report().find("sin at " + std::string(__FILE__)), std::string::npos)
+      << generated.report();
   const Entry entry = f.entries().front();
   EXPECT_EQ(lines_of(entry.joint(), "aten::sin"), Lines{sin});
   EXPECT_EQ(lines_of(entry.forward(), "aten::tanh"), Lines{tanh});

@@ -35,6 +35,7 @@ static_assert(names_all<BaseFacts>());
 static_assert(names_all<OutputFacts>());
 static_assert(names_all<TangentFacts>());
 static_assert(names_all<GradientFacts>());
+static_assert(names_all<FormulaFacts>());
 static_assert(names_all<EffectFacts>());
 static_assert(names_all<ViewReplay>());
 static_assert(names_all<EqualityFacts>());
@@ -71,7 +72,13 @@ Signature full() {
                                 .raises = "line one\nline two",
                                 .raises_in = {1, 2}});
   signature.gradients.push_back({.of = {CallTensor::input(1), 1}, .part = 1});
-  signature.effects.push_back({.tangents = {true, false}});
+  signature.formulas.push_back({.part = 1,
+                                .tangents = {0},
+                                .next = {0, 2},
+                                .gradients = {0},
+                                .reads = {CallTensor::input(1), CallTensor::output(0)},
+                                .saves = true});
+  signature.effects.push_back({.formula = 3});
   signature.replays.push_back({.source = CallTensor::input(1),
                                .detached = true,
                                .graph = parse(R"(graph g(%x: f32[2, 2] user_input 0) {

@@ -62,5 +62,13 @@ TEST(NodeNames, TellTheFormulaOfADeterminant) {
   EXPECT_FALSE(is_det_formula(*(x * 2).grad_fn()));
 }
 
+TEST(NodeNames, TellFormulasOfShares) {
+  const at::Tensor x = torch::ones({2}).requires_grad_();
+  for (const at::Tensor& y : {x.max(), x.min(), x.median(), x.nanmedian()})
+    EXPECT_TRUE(is_formula_of_shares(*y.grad_fn())) << y.grad_fn()->name();
+  EXPECT_FALSE(is_formula_of_shares(*std::get<0>(x.max(0)).grad_fn()));
+  EXPECT_FALSE(is_formula_of_shares(*x.amax().grad_fn()));
+}
+
 }  // namespace
 }  // namespace tandem::libtorch

@@ -20,11 +20,11 @@ constexpr char kTwoResults[] = R"(
   })";
 
 TEST(DropTangents, KeepsTheGraphIfAllAreDefined) {
-  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kTwoResults), {true, true}), kTwoResults);
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kTwoResults), {{true, true}}), kTwoResults);
 }
 
 TEST(DropTangents, LeavesTheUndefinedTermOutOfASum) {
-  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kTwoResults), {false, true}), R"(
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kTwoResults), {{false, true}}), R"(
     graph g.backward(%s: f32[4] saved 0, %d0: f32[4] tangent 0, %d1: f32[4] tangent 1) {
       backward:
       %from1: f32[4] = aten.neg(%d1)
@@ -35,7 +35,7 @@ TEST(DropTangents, LeavesTheUndefinedTermOutOfASum) {
 
 // Zeros would move parameters under weight decay.
 TEST(DropTangents, MakesAGradientUndefinedThatDependsOnNoDefinedTangent) {
-  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kTwoResults), {true, false}), R"(
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kTwoResults), {{true, false}}), R"(
     graph g.backward(%s: f32[4] saved 0, %d0: f32[4] tangent 0, %d1: f32[4] tangent 1) {
       backward:
       %from0: f32[4] = aten.mul.Tensor(%d0, %s)
@@ -44,7 +44,7 @@ TEST(DropTangents, MakesAGradientUndefinedThatDependsOnNoDefinedTangent) {
 }
 
 TEST(DropTangents, MakesEveryGradientUndefinedIfNoTangentIsDefined) {
-  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kTwoResults), {false, false}), R"(
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kTwoResults), {{false, false}}), R"(
     graph g.backward(%s: f32[4] saved 0, %d0: f32[4] tangent 0, %d1: f32[4] tangent 1) {
       return none: grad 0, none: grad 1, none: grad 2
     })");
@@ -61,7 +61,7 @@ TEST(DropTangents, WritesZerosOutInsideAList) {
     })";
 
   // The two missing parts share one tensor of zeros; what computed them is gone.
-  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {false, true, true}), R"(
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {{false, true, true}}), R"(
     graph g.backward(%s: f32[2] saved 0, %d0: f32[2] tangent 0, %d1: f32[2] tangent 1, %d2: f32[3] tangent 2) {
       backward:
       %0: f32[2] = aten.zeros([2], dtype=f32, layout=strided, device=cpu, pin_memory=none)
@@ -79,7 +79,7 @@ TEST(DropTangents, WritesZerosOutWithTheStridesOfTheType) {
       return %dx: grad 0
     })";
 
-  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {false, true}), R"(
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {{false, true}}), R"(
     graph g.backward(%d0: f32[2, 3] tangent 0, %d1: f32[3, 2] (1, 3) tangent 1) {
       backward:
       %0: f32[6] = aten.zeros([6], dtype=f32, layout=strided, device=cpu, pin_memory=none)
@@ -98,7 +98,7 @@ TEST(DropTangents, KeepsASumThatChangesTheType) {
       return %dx: grad 0
     })";
 
-  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {false, true}), R"(
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {{false, true}}), R"(
     graph g.backward(%d0: f32[2, 3] tangent 0, %d1: f32[3] tangent 1) {
       backward:
       %0: f32[2, 3] = aten.zeros([2, 3], dtype=f32, layout=strided, device=cpu, pin_memory=none)
@@ -115,7 +115,7 @@ TEST(DropTangents, KeepsASumWithAFactor) {
       return %dx: grad 0
     })";
 
-  EXPECT_EQ(drop_tangents(ir::parse(text), {false, true}).node_count(), 2u);
+  EXPECT_EQ(drop_tangents(ir::parse(text), {{false, true}}).node_count(), 2u);
 }
 
 // `ones_like` of a zero is not zero, and a comparison with it need not be false.
@@ -131,7 +131,7 @@ TEST(DropTangents, ComputesWhatIsNotLinearWithZeros) {
       return %a: grad 0, %b: grad 1, %c: grad 2
     })";
 
-  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {false, true}), R"(
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {{false, true}}), R"(
     graph g.backward(%s: f32[3] saved 0, %d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {
       backward:
       %0: f32[3] = aten.zeros([3], dtype=f32, layout=strided, device=cpu, pin_memory=none)
@@ -155,7 +155,7 @@ TEST(DropTangents, KeepsADrawMadeFromAnUndefinedTangent) {
       return %a: grad 0, %b: grad 1
     })";
 
-  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {false, true}), R"(
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {{false, true}}), R"(
     graph g.backward(%s: f32[3] saved 0, %d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {
       backward:
       %0: f32[3] = aten.zeros([3], dtype=f32, layout=strided, device=cpu, pin_memory=none)
@@ -177,15 +177,17 @@ constexpr char kTwoDraws[] = R"(
     })";
 
 TEST(DropTangents, DropsDrawsThatNoDefinedTangentLeadsTo) {
-  const std::vector<ir::EffectFacts> effects = {{{true, false}}, {{false, true}}};
-  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kTwoDraws), {false, true}, effects), R"(
+  ir::Signature effects;
+  effects.formulas = {{.tangents = {0}, .gradients = {0}}, {.tangents = {1}, .gradients = {1}}};
+  effects.effects = {{0}, {1}};
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kTwoDraws), {{false, true}}, effects), R"(
     graph g.backward(%s: f32[3] saved 0, %d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {
       backward:
       %r1: f32[3] = aten.rand([3], dtype=f32, layout=none, device=cpu, pin_memory=none)
       %b: f32[3] = aten.mul.Tensor(%d1, %s)
       return none: grad 0, %b: grad 1
     })");
-  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kTwoDraws), {true, false}, effects), R"(
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kTwoDraws), {{true, false}}, effects), R"(
     graph g.backward(%s: f32[3] saved 0, %d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {
       backward:
       %r0: f32[3] = aten.rand([3], dtype=f32, layout=none, device=cpu, pin_memory=none)
@@ -194,9 +196,59 @@ TEST(DropTangents, DropsDrawsThatNoDefinedTangentLeadsTo) {
     })");
 }
 
+TEST(DropTangents, DropsDrawsThatLeadToNoWantedGradient) {
+  ir::Signature signature;
+  signature.formulas = {{.tangents = {0}, .gradients = {0}}, {.tangents = {1}, .gradients = {1}}};
+  signature.effects = {{0}, {1}};
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kTwoDraws), {{true, true}, {true, false}}, signature), R"(
+    graph g.backward(%s: f32[3] saved 0, %d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {
+      backward:
+      %r0: f32[3] = aten.rand([3], dtype=f32, layout=none, device=cpu, pin_memory=none)
+      %a: f32[3] = aten.mul.Tensor(%d0, %r0)
+      return %a: grad 0, none: grad 1
+    })");
+}
+
+// A tensor that two formulas write holds what those leave in it that are run.
+TEST(DropTangents, ChoosesWhatATensorHolds) {
+  constexpr char text[] = R"(
+    graph g.backward(%s: f32[3] saved 0, %d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {
+      backward:
+      %now: f32[3] = tandem.read_in_backward(%s, [1])
+      %a: f32[3] = aten.add.Tensor(%now, %d0, alpha=1)
+      %after_a: f32[3] = tandem.written(%a, %now, 0)
+      %b: f32[3] = aten.mul.Tensor(%after_a, %d1)
+      %after_b: f32[3] = tandem.written(%b, %after_a, 1)
+      tandem.write_in_backward(%s, %after_b, 1)
+      tandem.write_in_backward(%s, %after_b, 1)
+      return %d0: grad 0, %d1: grad 1
+    })";
+  ir::Signature signature;
+  signature.formulas = {{.tangents = {0}, .gradients = {0}}, {.tangents = {1}, .gradients = {1}}};
+  signature.effects = {{-1}, {0}, {1}};
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {{false, true}}, signature), R"(
+    graph g.backward(%s: f32[3] saved 0, %d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {
+      backward:
+      %now: f32[3] = tandem.read_in_backward(%s, [1])
+      %b: f32[3] = aten.mul.Tensor(%now, %d1)
+      tandem.write_in_backward(%s, %b, 1)
+      return none: grad 0, %d1: grad 1
+    })");
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {{true, true}, {true, false}}, signature), R"(
+    graph g.backward(%s: f32[3] saved 0, %d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {
+      backward:
+      %now: f32[3] = tandem.read_in_backward(%s, [1])
+      %a: f32[3] = aten.add.Tensor(%now, %d0, alpha=1)
+      tandem.write_in_backward(%s, %a, 1)
+      return %d0: grad 0, none: grad 1
+    })");
+  // Where nobody writes, nobody reads.
+  EXPECT_EQ(drop_tangents(ir::parse(text), {{false, false}}, signature).node_count(), 0);
+}
+
 // A graph that comes without its signature: nobody knows, so nothing is dropped.
 TEST(DropTangents, KeepsAllDrawsOfAGraphWithoutSignature) {
-  EXPECT_EQ(drop_tangents(ir::parse(kTwoDraws), {false, true}).node_count(), 3);
+  EXPECT_EQ(drop_tangents(ir::parse(kTwoDraws), {{false, true}}).node_count(), 3);
 }
 
 TEST(DropTangents, KeepsAGradientThatDependsOnNoTangentAtAll) {
@@ -205,7 +257,7 @@ TEST(DropTangents, KeepsAGradientThatDependsOnNoTangentAtAll) {
       return %s: grad 0, %d0: grad 1, %d1: grad 2
     })";
 
-  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {false, true}), R"(
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {{false, true}}), R"(
     graph g.backward(%s: f32[3] saved 0, %d0: f32[3] tangent 0, %d1: f32[3] tangent 1) {
       return %s: grad 0, none: grad 1, %d1: grad 2
     })");
@@ -227,7 +279,7 @@ constexpr char kMarked[] = R"(
   })";
 
 TEST(DropTangents, ZerosThatAFormulaReadsAreData) {
-  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kMarked), {true, false, false}), R"(
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kMarked), {{true, false, false}}), R"(
     graph g.backward(%d0: f32[4] tangent 0, %d1: f32[4] tangent 1, %d2: f32[4] tangent 2) {
       backward:
       %0: f32[4] = aten.zeros([4], dtype=f32, layout=strided, device=cpu, pin_memory=none)
@@ -238,7 +290,7 @@ TEST(DropTangents, ZerosThatAFormulaReadsAreData) {
 }
 
 TEST(DropTangents, AFormulaThatNoTangentLeadsToIsLeftOut) {
-  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kMarked), {false, false, true}), R"(
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kMarked), {{false, false, true}}), R"(
     graph g.backward(%d0: f32[4] tangent 0, %d1: f32[4] tangent 1, %d2: f32[4] tangent 2) {
       backward:
       %other: f32[4] = aten.neg(%d2)
@@ -274,14 +326,14 @@ TEST(DropTangents, WhatArrivesIsWhatTheMarkSays) {
       return %da: grad 0, %db: grad 1
     })";
 
-  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {true, false}), R"(
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {{true, false}}), R"(
     graph g.backward(%s: f32[4] saved 0, %d0: f32[4] tangent 0, %d1: f32[4] tangent 1) {
       backward:
       %a: f32[4] = aten.neg(%s)
       %0: f32[4] = aten.zeros([4], dtype=f32, layout=strided, device=cpu, pin_memory=none)
       return %a: grad 0, %0: grad 1
     })");
-  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {false, true}), R"(
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(text), {{false, true}}), R"(
     graph g.backward(%s: f32[4] saved 0, %d0: f32[4] tangent 0, %d1: f32[4] tangent 1) {
       backward:
       %b: f32[4] = aten.neg(%d1)
@@ -301,7 +353,7 @@ constexpr char kBranches[] = R"(
   })";
 
 TEST(DropTangents, TakesTheBranchOfWhatIsDefined) {
-  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kBranches), {true, false}), R"(
+  EXPECT_GRAPH_EQ(drop_tangents(ir::parse(kBranches), {{true, false}}), R"(
     graph g.backward(%s: f32[4] saved 0, %d0: f32[4] tangent 0, %d1: f32[4] tangent 1) {
       backward:
       %alone: f32[4] = aten.mul.Tensor(%d0, %s)
@@ -321,7 +373,7 @@ TEST(DropTangents, RaisesWhatEagerRaisesInTheBranch) {
   EXPECT_THROW(
       {
         try {
-          drop_tangents(ir::parse(kBranches), {false, true});
+          drop_tangents(ir::parse(kBranches), {{false, true}});
         } catch (const c10::Error& error) {
           EXPECT_STREQ(error.what_without_backtrace(), "the first is missing");
           throw;

@@ -21,8 +21,6 @@ TEST(TangentUse, FormulasOfTheirOwnShareNothing) {
       return %sum: grad 0, %c: grad 1
     })"));
   EXPECT_EQ(use.readers, (std::vector<Flags>{{true, true}, {false, true}}));
-  EXPECT_EQ(use.shared, (std::vector<Flags>{{true, false}, {false, true}}));
-  EXPECT_EQ(use.gradients, (std::vector<Flags>{{true, true}, {false, true}}));
 }
 
 // The sum reads nothing saved; the formula behind it does, for both.
@@ -36,8 +34,6 @@ TEST(TangentUse, FormulaBehindASumIsShared) {
       return %a: grad 0, %b: grad 1
     })"));
   EXPECT_EQ(use.readers, (std::vector<Flags>{{true, true, false}}));
-  EXPECT_EQ(use.shared,
-            (std::vector<Flags>{{true, true, false}, {true, true, false}, {false, false, false}}));
 }
 
 TEST(TangentUse, GradientWithoutATangentIsReadForAllOfThem) {
@@ -46,8 +42,6 @@ TEST(TangentUse, GradientWithoutATangentIsReadForAllOfThem) {
       return %s: grad 0
     })"));
   EXPECT_EQ(use.readers, (std::vector<Flags>{{true, true}}));
-  EXPECT_EQ(use.shared, (std::vector<Flags>{{false, false}, {false, false}}));
-  EXPECT_EQ(use.gradients, (std::vector<Flags>{{true, true}}));
 }
 
 }  // namespace

@@ -57,6 +57,40 @@ TEST(RemoveDeadNodes, KeepsWhatMayRaise) {
   EXPECT_GRAPH_EQ(graph, text);
 }
 
+// Whether the memory goes on behind the operand only the call knows.
+TEST(RemoveDeadNodes, KeepsAStridedViewBeyondItsOperand) {
+  ir::Graph graph = ir::parse(R"(
+    graph g(%x: f32[4] user_input 0) {
+      %within: f32[2] (2) = aten.as_strided(%x, [2], [2], 1)
+      %beyond: f32[2] (2) = aten.as_strided(%x, [2], [2], 2)
+      return %x: output 0
+    })");
+
+  EXPECT_EQ(remove_dead_nodes(graph).changes, 1);
+  EXPECT_GRAPH_EQ(graph, R"(
+    graph g(%x: f32[4] user_input 0) {
+      %beyond: f32[2] (2) = aten.as_strided(%x, [2], [2], 2)
+      return %x: output 0
+    })");
+}
+
+// The kernel of another backend may wrap a number that eager's refuses: it is left to eager's.
+TEST(RemoveDeadNodes, KeepsANumberThatDoesNotFit) {
+  ir::Graph graph = ir::parse(R"(
+    graph g(%x: i32[4] user_input 0) {
+      %fits: i32[4] = aten.fill.Scalar(%x, 7)
+      %beyond: i32[4] = aten.fill.Scalar(%x, 3000000000.0)
+      return %x: output 0
+    })");
+
+  EXPECT_EQ(remove_dead_nodes(graph).changes, 1);
+  EXPECT_GRAPH_EQ(graph, R"(
+    graph g(%x: i32[4] user_input 0) {
+      %beyond: i32[4] = aten.fill.Scalar(%x, 3000000000.0)
+      return %x: output 0
+    })");
+}
+
 TEST(RemoveDeadNodes, ErasesWhatCannotRaiseHere) {
   ir::Graph graph = ir::parse(R"(
     graph g(%x: f32[4] user_input 0, %i: i64[2] user_input 1, %z: f32[4, 4] user_input 2, %dy: f32[2] tangent 0) {

@@ -73,6 +73,62 @@ TEST(BackendFallback, WithoutADefectNothingIsCounted) {
   EXPECT_TRUE(warnings.lines.empty());
 }
 
+// The gradients are compiled when they are asked for, as a function of their own.
+TEST(BackendFallback, ADefectInGradientsOfGradients) {
+  const EnvironmentVariable strict("TANDEM_STRICT", nullptr);
+  const Warnings warnings;
+  const auto second = [](const auto& function) {
+    const T x = torch::linspace(0, 1, 3).set_requires_grad(true), y = torch::ones({3});
+    const T first = torch::autograd::grad({function(x, y).sum()}, {x}, {}, true, true)[0];
+    return torch::autograd::grad({first.sum()}, {x})[0];
+  };
+  auto f = compile(product, Options{.backend = std::make_shared<DefectiveBackend>()});
+  EXPECT_TRUE(at::equal(second(f), second(product)));
+  EXPECT_GT(f.stats().backend_fallbacks, 2);
+  EXPECT_EQ(warnings.lines.size(), 1U);
+}
+
+/// Says what it cannot do.
+class ModestBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "modest"; }
+  std::unique_ptr<Executable> compile(const ir::Graph&, const CompileContext&) override {
+    throw UnsupportedError("lower", "nothing is done");
+  }
+};
+
+// That is no defect: on_unsupported decides.
+TEST(BackendFallback, ARefusalOfABackendIsNone) {
+  const EnvironmentVariable strict("TANDEM_STRICT", nullptr);
+  const Warnings warnings;
+  const T x = torch::ones({3});
+  auto f = compile(product, Options{.backend = std::make_shared<ModestBackend>()});
+  EXPECT_EQ(error_text<UnsupportedError>([&] { f(x, x); }), "lower: nothing is done");
+  EXPECT_TRUE(warnings.lines.empty());
+  auto g = compile(product, Options{.backend = std::make_shared<ModestBackend>(),
+                                    .on_unsupported = OnUnsupported::eager,
+                                    .name = "product"});
+  EXPECT_TRUE(g(x, x).equal(product(x, x)));
+  EXPECT_TRUE(g(x, x).equal(product(x, x)));
+  EXPECT_EQ(g.stats().eager_calls, 2);
+  EXPECT_EQ(g.stats().backend_fallbacks, 0);
+  ASSERT_EQ(warnings.lines.size(), 1U);
+  EXPECT_EQ(warnings.lines[0], "tandem: warning: product runs eagerly: lower: nothing is done");
+}
+
+// A defect that is none of the backend's is raised, whatever on_unsupported says.
+TEST(BackendFallback, WithOnUnsupportedEagerADefectIsNoRefusal) {
+  const EnvironmentVariable strict("TANDEM_STRICT", nullptr);
+  const Warnings warnings;
+  auto f = compile(product, Options{.backend = std::make_shared<DefectiveBackend>(),
+                                    .on_unsupported = OnUnsupported::eager});
+  const T x = torch::ones({3}).set_requires_grad(true);
+  f(x, x).sum().backward();
+  EXPECT_EQ(f.stats().eager_calls, 0);
+  EXPECT_GE(f.stats().backend_fallbacks, 2);
+  EXPECT_EQ(warnings.lines.size(), 1U);
+}
+
 TEST(BackendFallback, StrictRaisesIt) {
   const EnvironmentVariable strict("TANDEM_STRICT", "1");
   auto f = compile(product, Options{.backend = std::make_shared<DefectiveBackend>()});

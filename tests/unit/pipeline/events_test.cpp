@@ -124,32 +124,76 @@ class Lines {
 TEST(Log, InfoHasALinePerMissAndPerCompile) {
   Lines lines;
   EnvironmentVariable level("TANDEM_LOG", "info");
-  auto f = compile([](const T& x) { return x * 2; }, {.max_entries = 1});
+  auto f = compile([](const T& x) { return x * 2; }, {.max_entries = 1, .name = "twice"});
   f(torch::ones({2}));
   ASSERT_EQ(lines.all.size(), 2);
-  EXPECT_EQ(lines.all[0], "tandem: info: miss: first call: no entry yet");
-  EXPECT_EQ(lines.all[1].find("tandem: info: compiled an inference entry in "), 0) << lines.all[1];
+  EXPECT_EQ(lines.all[0], "tandem: info: twice: miss: first call: no entry yet");
+  EXPECT_EQ(lines.all[1].find("tandem: info: twice: compiled an inference entry in "), 0)
+      << lines.all[1];
   EXPECT_NE(lines.all[1].find(" ms: 1 forward and 0 backward nodes"), std::string::npos);
   f(torch::ones({2}));
   EXPECT_EQ(lines.all.size(), 2);
   f(torch::ones({3}));
   f(torch::ones({3}));
   ASSERT_EQ(lines.all.size(), 5);  // two misses, one warning
-  EXPECT_EQ(lines.all[2], "tandem: info: miss: entry 0: argument 0: size is [3], compiled for [2]");
-  EXPECT_EQ(lines.all[3].find("tandem: warning: a compiled function runs eagerly: "), 0);
+  EXPECT_EQ(lines.all[2],
+            "tandem: info: twice: miss: entry 0: argument 0: size is [3], compiled for [2]");
+  EXPECT_EQ(lines.all[3],
+            "tandem: warning: calls run eagerly: twice has 1 entry, max_entries allows 1; another "
+            "would be needed because entry 0: argument 0: size is [3], compiled for [2]\n"
+            "  remedy: raise Options::max_entries, or make the calls alike (pad to one size)");
+}
+
+/// What a function is called in its report.
+template <class Handle>
+std::string name_of(const Handle& handle) {
+  const std::string report = handle.report();
+  return report.substr(0, report.find('\n'));
+}
+
+struct DoublerImpl : torch::nn::Module {
+  T forward(const T& x) { return x * 2; }
+};
+TORCH_MODULE(Doubler);
+
+TEST(Names, AFunctionIsCalledByItsNameItsModulesOrItsLine) {
+  const auto twice = [](const T& x) { return x * 2; };
+  const std::string here = "events_test.cpp:" + std::to_string(__LINE__ + 1);
+  EXPECT_EQ(name_of(compile(twice)), here);
+  const std::string options_here = "events_test.cpp:" + std::to_string(__LINE__ + 1);
+  EXPECT_EQ(name_of(compile(twice, {.max_entries = 2})), options_here);
+  const Options elsewhere;
+  const std::string call = "events_test.cpp:" + std::to_string(__LINE__ + 1);
+  EXPECT_EQ(name_of(compile<T(T)>(twice, elsewhere)), call);
+  const std::string boxed = "events_test.cpp:" + std::to_string(__LINE__ + 1);
+  EXPECT_EQ(name_of(compile_boxed([](std::vector<T> list) { return list; })), boxed);
+  EXPECT_EQ(name_of(compile(twice, {.name = "twice"})), "twice");
+  Doubler doubler;
+  torch::nn::Linear linear(2, 2);
+  EXPECT_EQ(name_of(compile(doubler)), "Doubler");
+  EXPECT_EQ(name_of(compile(linear, twice)), "Linear");
+  EXPECT_EQ(name_of(compile(std::tuple{doubler, linear}, twice)), "Doubler+Linear");
+  EXPECT_EQ(name_of(compile(twice, {.modules = {linear.ptr()}})), "Linear");
+  EXPECT_EQ(name_of(compile(linear, twice, {.name = "step"})), "step");
+}
+
+TEST(Names, ExplainSaysIt) {
+  auto f = compile([](const T& x) { return x * 2; }, {.name = "twice"});
+  EXPECT_EQ(f.explain(torch::ones({2})).find("A call of twice with these arguments\n"), 0);
 }
 
 TEST(Log, DebugHasALinePerStageAndPass) {
   Lines lines;
   EnvironmentVariable level("TANDEM_LOG", "debug");
-  compile([](const T& x) { return x * 2; })(torch::ones({2}));
+  const Options options{.backend = "llvm"};  // which asks for decompositions, a pass of its own
+  compile([](const T& x) { return x * 2; }, options)(torch::ones({2}));
   int stages = 0, passes = 0;
   for (const std::string& line : lines.all) {
     if (line.find("tandem: debug: ") != 0 || line.find(" took ") == std::string::npos) continue;
     ++(line.find(": passes/") != std::string::npos ? passes : stages);
   }
   EXPECT_EQ(stages, 6);
-  EXPECT_EQ(passes, 6);
+  EXPECT_EQ(passes, 7);
 }
 
 TEST(Log, UnsupportedRunsEagerlyWithOneWarningPerFunction) {
@@ -163,7 +207,8 @@ TEST(Log, UnsupportedRunsEagerlyWithOneWarningPerFunction) {
     EXPECT_EQ(f.stats().eager_calls, 2);
   }
   ASSERT_EQ(lines.all.size(), 2);
-  EXPECT_EQ(lines.all[0].find("tandem: warning: a compiled function runs eagerly: trace: "), 0);
+  EXPECT_EQ(lines.all[0].find("tandem: warning: events_test.cpp:"), 0);
+  EXPECT_NE(lines.all[0].find(" runs eagerly: trace: "), std::string::npos) << lines.all[0];
 }
 
 TEST(Log, ASinkMayCallTandemReplaceItselfAndThrow) {

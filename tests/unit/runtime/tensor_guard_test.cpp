@@ -34,13 +34,14 @@ TEST(TensorGuard, EveryFieldFlippedOnce) {
       {"history", [](const T& t) { return t.clone().requires_grad_() * 1; },
        "requires_grad is true, compiled for false"},
       {"device", [](const T& t) { return t.to(torch::kMeta); }, "device is meta, compiled for cpu"},
-      {"negative bit", [](const T& t) { return t._neg_view(); }, "kind of tensor"},
+      {"negative bit", [](const T& t) { return t._neg_view(); },
+       "is a lazy negation, compiled for an ordinary tensor"},
       {"inference tensor",
        [](const T& t) {
          c10::InferenceMode mode;
          return t.clone();
        },
-       "kind of tensor"},
+       "is an inference tensor, compiled for an ordinary tensor"},
   };
   for (const Flip& flip : flips) {
     const T changed = flip.change(model);

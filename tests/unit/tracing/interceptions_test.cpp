@@ -197,6 +197,17 @@ void keep_a_marked_op_whole() {
   EXPECT_EQ(notes, 0) << "an effect while it was traced";
 }
 
+void keep_within_the_memory() {
+  const auto strided = [](int64_t offset) {
+    return [offset](const T& x) { return x.as_strided({2}, {1}, offset); };
+  };
+  const T part = torch::ones({10}).narrow(0, 4, 3);
+  const std::string text = libtorch_error([&] { recorded(part, strided(9)); });
+  EXPECT_NE(text.find("are out of bounds for storage of size 40"), std::string::npos) << text;
+  // The memory goes on behind the argument.
+  EXPECT_EQ(recorded(part, strided(8)), Ops{"aten.as_strided"});
+}
+
 void leave_out_an_offset() {
   const auto trace = run_trace({torch::ones({10}).narrow(0, 4, 3)}, [](const Tensors& in) {
     return Tensors{in[0].as_strided({2}, {1}, 4), in[0].as_strided({2}, {1}, 5)};
@@ -221,6 +232,33 @@ void check_what_is_written() {
              [](const T& x) { return x.narrow(0, 0, 4).add_(x.narrow(0, 1, 4)); });
   });
   EXPECT_EQ(text.rfind("unsupported operation: some elements of the input tensor", 0), 0u) << text;
+}
+
+void check_the_classes_in_the_graph() {
+  const Ops ops = recorded(torch::tensor({0, 2}), [](const T& x) { return at::one_hot(x, 3); });
+  EXPECT_TRUE(has(ops, "aten._assert_async.msg") && has(ops, "aten.scatter.value"));
+  EXPECT_FALSE(
+      has(recorded(torch::zeros({0}, at::kLong), [](const T& x) { return at::one_hot(x, 3); }),
+          "aten._assert_async.msg"));
+}
+
+void refuse_unknown_classes() {
+  const std::string text = error_text<UnsupportedError>(
+      [] { recorded(torch::tensor({0, 2}), [](const T& x) { return at::one_hot(x); }); });
+  EXPECT_NE(text.find("one_hot without num_classes"), std::string::npos) << text;
+}
+
+void check_a_mask() {
+  for (const bool scattered : {false, true}) {
+    const std::string text = libtorch_error([&] {
+      recorded(torch::ones({2}), [&](const T& x) {
+        const T mask = torch::ones({2, 4}, at::kBool);
+        return scattered ? x.masked_scatter_(mask, x) : x.masked_fill_(mask, 0.5);
+      });
+    });
+    EXPECT_NE(text.find("tensor a (2) must match the size of tensor b (4)"), std::string::npos)
+        << text;
+  }
 }
 
 void check_what_is_filled() {
@@ -380,6 +418,17 @@ void a_view_of_what_is_written() {
   EXPECT_EQ(below.ops(), (Ops{"aten.clone", "aten.view"}));
 }
 
+void windows_of_what_is_written() {
+  run_trace({torch::ones({2, 3})}, [](const Tensors& in) {
+    const T turned = in[0].t(), windows = turned.unfold(0, 1, 1);
+    const std::vector<int64_t> order = windows.strides().vec();
+    windows.mul_(2);
+    EXPECT_EQ(windows.strides(), order);
+    EXPECT_EQ(turned.strides(), (std::vector<int64_t>{1, 3}));
+    return Tensors{};
+  });
+}
+
 // ---- recording ----
 
 void no_part_of_the_program() {
@@ -443,6 +492,17 @@ void zeros_stay_zeros() {
   const T zeros = at::_efficientzerotensor({}, x.options());
   EXPECT_EQ(as_traced(at::mul(zeros, 2.5))->value(), as_traced(zeros)->value());
   EXPECT_NE(as_traced(at::mul(x, 2.5))->value(), as_traced(x)->value());
+}
+
+void shares_of_a_gradient() {
+  for (const auto& [of, is_formula] : {std::pair{+[](const T& x) { return x.max(); }, true},
+                                       {+[](const T& x) { return (x > 0) * x.sum(); }, false}}) {
+    const Ops ops = recorded(leaf({3}), [&](const T& x) {
+      return torch::autograd::grad({of(x).sum()}, {x}, {}, true, /*create_graph=*/true)[0];
+    });
+    EXPECT_EQ(has(ops, "aten.masked_fill.Tensor"), is_formula);
+    EXPECT_EQ(has(ops, "aten.mul.Tensor"), !is_formula);
+  }
 }
 
 void note_a_product_in_place() {
@@ -511,6 +571,8 @@ void draw_in_the_order_of_memory() {
 const std::map<std::string_view, void (*)()>& tests() {
   static const std::map<std::string_view, void (*)()> all{
       {"open up an op of the user", open_up_an_op_of_the_user},
+      {"check the classes in the graph", check_the_classes_in_the_graph},
+      {"refuse unknown classes", refuse_unknown_classes},
       {"renew histories of views", renew_histories_of_views},
       {"memory of the host", memory_of_the_host},
       {"give back", give_back},
@@ -518,9 +580,11 @@ const std::map<std::string_view, void (*)()>& tests() {
       {"lift", lift_what_is_closed_over},
       {"draw in order", draw_in_order},
       {"keep a marked op whole", keep_a_marked_op_whole},
+      {"keep within the memory", keep_within_the_memory},
       {"leave out an offset", leave_out_an_offset},
       {"follow writes of the user's op", follow_writes_of_the_users_op},
       {"check what is written", check_what_is_written},
+      {"check a mask", check_a_mask},
       {"check what is filled", check_what_is_filled},
       {"count writes to lists", count_writes_to_lists},
       {"written memory stays lazy or not", written_memory_stays_lazy_or_not},
@@ -535,9 +599,11 @@ const std::map<std::string_view, void (*)()>& tests() {
       {"decompose", decompose},
       {"a view of what is written", a_view_of_what_is_written},
       {"real numbers within a write", real_numbers_within_a_write},
+      {"windows of what is written", windows_of_what_is_written},
       {"note a product in place", note_a_product_in_place},
       {"round the number of a product in place", round_the_number_of_a_product_in_place},
       {"round the numbers of products in place", round_the_numbers_of_products_in_place},
+      {"shares of a gradient", shares_of_a_gradient},
       {"an index of nothing", an_index_of_nothing},
       {"no part of the program", no_part_of_the_program},
       {"factories asked for shapes", factories_asked_for_shapes},

@@ -4,6 +4,7 @@
 #include "support/node_line.h"
 #include "support/run_trace.h"
 #include "tandem/ir/text.h"
+#include "tandem/log.h"
 #include "tracing/lines/debug_info.h"
 #include "tracing/recording/traced_tensor.h"
 
@@ -148,10 +149,19 @@ TEST(SourceLines, WithoutDebugInformationTheNearestSymbol) {
   trace.run(sines_without_lines);
   const ir::Graph& graph = std::as_const(trace).recording().graph();
   const ir::Location& location = graph.node(graph.first_node()).location();
+  std::vector<std::string> warnings;  // of this process: one, when a line is first missed
+  const WarningSink before =
+      set_warning_sink([&](const std::string& line) { warnings.push_back(line); });
   EXPECT_EQ(location.line(), 0);
   const std::string text = ir::to_string(location);
   EXPECT_EQ(text.substr(0, text.rfind("+0x")),
             "libtandem_test_no_lines.so(sine_without_lines(at::Tensor const&)");
+  graph.for_each_node([](const ir::Node& node) { node.location().line(); });
+  set_warning_sink(before);
+  EXPECT_EQ(warnings,
+            std::vector<std::string>{
+                "tandem: warning: lines of the program are not known: it has no debug information. "
+                "Build it with -g1 and install libdw1; TANDEM_SOURCE_LINES=off goes without"});
   EXPECT_EQ(ir::print(ir::parse(ir::print(graph))), ir::print(graph));
   EXPECT_NE(ir::print(graph).find("# " + text), std::string::npos);
 }

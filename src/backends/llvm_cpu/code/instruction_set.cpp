@@ -45,6 +45,7 @@ int lanes(InstructionSet set) {
   return 4;
 }
 
+#if defined(__x86_64__)
 bool host_has(InstructionSet set) {
   // The compiler's own test also asks the operating system whether it saves these registers.
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
@@ -60,10 +61,14 @@ bool host_has(InstructionSet set) {
   }
   return true;
 }
+#else
+bool host_has(InstructionSet) { return false; }
+#endif
 
-InstructionSet chosen_instruction_set() {
+std::optional<InstructionSet> chosen_instruction_set() {
   const char* asked = std::getenv("TANDEM_CPU");
   const std::string wanted = asked ? asked : "";
+  if (wanted == "none") return std::nullopt;
   for (InstructionSet set : kAll) {
     if (wanted.empty() && host_has(set)) return set;
     if (wanted != name(set)) continue;
@@ -72,9 +77,10 @@ InstructionSet chosen_instruction_set() {
                    "\n  remedy: unset TANDEM_CPU, the best set of instructions is then chosen");
     return set;
   }
-  throw UserError("lower",
-                  base::str("TANDEM_CPU is \"", wanted, "\"", "\n  known:  avx512, avx2, baseline",
-                            "\n  remedy: unset it, or give one of these"));
+  if (wanted.empty()) return std::nullopt;
+  throw UserError("lower", base::str("TANDEM_CPU is \"", wanted, "\"",
+                                     "\n  known:  avx512, avx2, baseline, none",
+                                     "\n  remedy: unset it, or give one of these"));
 }
 
 }  // namespace tandem::backends::llvm_cpu

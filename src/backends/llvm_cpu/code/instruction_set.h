@@ -17,8 +17,9 @@ int lanes(InstructionSet set);
 
 bool host_has(InstructionSet set);
 
-/// The best that this machine has, or what TANDEM_CPU names. A UserError if the name is unknown or
-/// the machine cannot run it. Read anew in each call, so that tests can try all of them.
-InstructionSet chosen_instruction_set();
+/// The best that this machine has, or what TANDEM_CPU names. Nothing if the processor is none that
+/// kernels can be made for, or TANDEM_CPU is `none`. A UserError if the name is unknown or the
+/// machine cannot run it. Read anew in each call, so that tests can try all of them.
+std::optional<InstructionSet> chosen_instruction_set();
 
 }  // namespace tandem::backends::llvm_cpu

@@ -1,5 +1,6 @@
 #include "tandem/tandem.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -70,29 +71,66 @@ std::string expect_as_exact_as_eager(const Function& function, const Tensors& in
   return ours.report;
 }
 
+/// What counts as a large product depends on the number of threads.
+class OneThread {
+ public:
+  OneThread() { at::set_num_threads(1); }
+  ~OneThread() { at::set_num_threads(before_); }
+
+ private:
+  const int before_ = at::get_num_threads();
+};
+
+// A call of oneDNN costs more than the whole of a small product.
+TEST(FastRounding, SmallProductsStayWhereTheyAre) {
+  const OneThread one;
+  const Function function = [](Tensors t) { return t[0].mm(t[1]).tanh(); };
+  const std::string report = expect_as_exact_as_eager(
+      function, {torch::randn({33, 20}), torch::randn({20, 17})}, at::kFloat);
+  EXPECT_EQ(report.find("tandem::product"), std::string::npos) << report;
+  EXPECT_NE(report.find("aten::mm x"), std::string::npos) << report;
+}
+
+// A product of the forward may be large enough on one thread and not on all of them.
+TEST(FastRounding, MoreThreadsNeedLargerProducts) {
+  const auto report = [](int threads) {
+    const OneThread one;
+    at::set_num_threads(threads);
+    const Options options = fast();
+    return step([](Tensors t) { return t[0].mm(t[1]).tanh(); },
+                {torch::randn({110, 100}), torch::randn({100, 110})}, at::kFloat, &options)
+        .report;
+  };
+  EXPECT_NE(report(1).find("tandem::product"), std::string::npos);
+  EXPECT_EQ(report(2).find("tandem::product"), std::string::npos);
+}
+
 TEST(FastRounding, MatrixProducts) {
+  const OneThread one;
   const Function function = [](Tensors t) {
     return (t[0].mm(t[1]).relu().mm(t[2].t()) * 0.1).tanh();
   };
   const std::string report = expect_as_exact_as_eager(
-      function, {torch::randn({33, 20}), torch::randn({20, 17}), torch::randn({9, 17})},
+      function, {torch::randn({160, 130}), torch::randn({130, 90}), torch::randn({100, 90})},
       at::kFloat);
   EXPECT_NE(report.find("tandem::product x"), std::string::npos) << report;
   EXPECT_EQ(report.find("aten::mm"), std::string::npos) << report;
 
   Options eager = fast();
   eager.rounding = Rounding::eager;
-  const Tensors inputs{torch::randn({33, 20}), torch::randn({20, 17}), torch::randn({9, 17})};
+  const Tensors inputs{torch::randn({160, 130}), torch::randn({130, 90}), torch::randn({100, 90})};
   EXPECT_NE(step(function, inputs, at::kFloat, &eager).report.find("aten::mm x"),
             std::string::npos);
 }
 
 TEST(FastRounding, BatchedAndTransposedProducts) {
+  const OneThread one;
   const Function function = [](Tensors t) {
     return t[0].bmm(t[1].transpose(1, 2)).exp().bmm(t[1]);
   };
-  expect_as_exact_as_eager(function, {torch::randn({3, 5, 8}) / 4, torch::randn({3, 7, 8}) / 4},
-                           at::kFloat);
+  const std::string report = expect_as_exact_as_eager(
+      function, {torch::randn({3, 70, 80}) / 9, torch::randn({3, 90, 80}) / 9}, at::kFloat);
+  EXPECT_NE(report.find("tandem::product x"), std::string::npos) << report;
 }
 
 TEST(FastRounding, AttentionOf16BitFloats) {

@@ -184,15 +184,21 @@ TEST(InstructionSet, TheVariableChoosesAndAWrongNameSaysWhichAreKnown) {
     const WithCpu cpu("baseline");
     EXPECT_EQ(backends::llvm_cpu::chosen_instruction_set(), InstructionSet::Baseline);
   }
+  {
+    const WithCpu cpu("none");
+    EXPECT_FALSE(backends::llvm_cpu::chosen_instruction_set());
+    EXPECT_FALSE(make_cpu_compiler()->can_compile());
+  }
+  EXPECT_TRUE(make_cpu_compiler()->can_compile());
   const WithCpu cpu("sse9");
   try {
     backends::llvm_cpu::chosen_instruction_set();
     FAIL() << "no error";
   } catch (const UserError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "lower: TANDEM_CPU is \"sse9\"\n  known:  avx512, avx2, baseline\n  remedy: unset it, or "
-        "give one of these");
+    EXPECT_STREQ(error.what(),
+                 "lower: TANDEM_CPU is \"sse9\"\n"
+                 "  known:  avx512, avx2, baseline, none\n"
+                 "  remedy: unset it, or give one of these");
   }
 }
 

@@ -1,4 +1,4 @@
-#include "loss_chart.h"
+#include "chart.h"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,9 @@
 namespace demo {
 namespace {
 
-constexpr double kWidth = 860, kHeight = 480;
-constexpr double kLeft = 72, kRight = 28, kTop = 56, kBottom = 60;
+constexpr double kWidth = 860, kHeight = 380;  // of a panel
+constexpr double kLeft = 72, kRight = 28, kTop = 48, kBottom = 56;
+constexpr double kTitle = 30;  // its line
 
 /// A range of numbers on a line of pixels, with round numbers to mark.
 struct Axis {
@@ -63,7 +64,7 @@ std::string path(const Curve& curve, const Axis& x, const Axis& y) {
                      stroke(curve));
 }
 
-std::string axes(const Axis& x, const Axis& y) {
+std::string axes(const Axis& x, const Axis& y, const std::string& unit) {
   std::string svg;
   for (double mark : x.marks()) {
     svg += line(x.at(mark), y.from, x.at(mark), y.to, "#e4e4e4");
@@ -75,33 +76,37 @@ std::string axes(const Axis& x, const Axis& y) {
   }
   svg +=
       line(x.from, y.from, x.to, y.from, "#444444") + line(x.from, y.from, x.from, y.to, "#444444");
-  svg += text((x.from + x.to) / 2, kHeight - 16, " text-anchor=\"middle\"", "step");
+  svg += text((x.from + x.to) / 2, kHeight - 14, " text-anchor=\"middle\"", "step");
   const double middle = (y.from + y.to) / 2;
   svg += text(20, middle,
               fmt::format(" text-anchor=\"middle\" transform=\"rotate(-90 20 {:.1f})\"", middle),
-              "loss, nats per character");
+              unit);
   return svg;
 }
 
+/// Beside the title, so that no curve runs through it. Widths of words are estimated.
 std::string legend(const std::vector<Curve>& curves, double right) {
+  constexpr double kLine = 36, kGap = 8, kBetween = 22, kCharacter = 7;
+  const auto width = [](const Curve& curve) {
+    return kLine + kGap + kCharacter * static_cast<double>(curve.name.size());
+  };
+  double x = right + kBetween;
+  for (const Curve& curve : curves) x -= width(curve) + kBetween;
   std::string svg;
-  double y = kTop + 20;
   for (const Curve& curve : curves) {
     svg += fmt::format("<line x1=\"{0:.1f}\" y1=\"{2:.1f}\" x2=\"{1:.1f}\" y2=\"{2:.1f}\" {3}/>\n",
-                       right - 150, right - 110, y - 4, stroke(curve));
-    svg += text(right - 100, y, "", curve.name);
-    y += 24;
+                       x, x + kLine, kTitle - 5, stroke(curve));
+    svg += text(x + kLine + kGap, kTitle, "", curve.name);
+    x += width(curve) + kBetween;
   }
   return svg;
 }
 
-}  // namespace
-
-bool write_chart(const std::filesystem::path& file, const std::string& title,
-                 const std::vector<Curve>& curves) {
+/// The panel with its upper left corner at 0, 0.
+std::string draw(const Panel& panel) {
   size_t steps = 2;
-  double low = INFINITY, high = -INFINITY;
-  for (const Curve& curve : curves) {
+  double low = panel.from_zero ? 0 : INFINITY, high = -INFINITY;
+  for (const Curve& curve : panel.curves) {
     steps = std::max(steps, curve.values.size());
     for (double value : curve.values) {
       low = std::min(low, value);
@@ -111,18 +116,27 @@ bool write_chart(const std::filesystem::path& file, const std::string& title,
   if (!(low < high)) high = low + 1;
   const double margin = 0.06 * (high - low);
   const Axis x{0, static_cast<double>(steps - 1), kLeft, kWidth - kRight};
-  const Axis y{low - margin, high + margin, kHeight - kBottom, kTop};
+  const Axis y{panel.from_zero ? 0 : low - margin, high + margin, kHeight - kBottom, kTop};
+  std::string svg = text(kLeft, kTitle, " font-size=\"17\"", panel.title) + axes(x, y, panel.unit);
+  for (const Curve& curve : panel.curves) svg += path(curve, x, y);
+  return svg + legend(panel.curves, kWidth - kRight);
+}
 
+}  // namespace
+
+bool write_chart(const std::filesystem::path& file, const std::vector<Panel>& panels) {
+  const double height = kHeight * static_cast<double>(panels.size());
   std::ofstream out(file);
   out << fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} "
-      "{1}\" "
-      "font-family=\"sans-serif\" font-size=\"13\" fill=\"#333333\">\n"
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
+      "viewBox=\"0 0 {0} {1}\" font-family=\"sans-serif\" font-size=\"13\" fill=\"#333333\">\n"
       "<rect width=\"{0}\" height=\"{1}\" fill=\"#ffffff\"/>\n",
-      kWidth, kHeight);
-  out << text(kLeft, 32, " font-size=\"17\"", title) << axes(x, y);
-  for (const Curve& curve : curves) out << path(curve, x, y);
-  out << legend(curves, kWidth - kRight) << "</svg>\n";
+      kWidth, height);
+  for (size_t i = 0; i < panels.size(); ++i) {
+    out << fmt::format("<g transform=\"translate(0 {})\">\n", kHeight * static_cast<double>(i))
+        << draw(panels[i]) << "</g>\n";
+  }
+  out << "</svg>\n";
   out.flush();
   return out.good();
 }
