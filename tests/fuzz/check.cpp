@@ -13,7 +13,6 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <set>
 #include <sstream>
 #include <string_view>
 #include <thread>
@@ -342,25 +341,6 @@ bool needs_a_copy(const Observation& compiled) {
   });
 }
 
-/// `max` and `min` of all elements look for the result among them. After set_data() none may be
-/// equal: there eager's formula gives zeros, and that of a trace no number.
-void drop_what_looks_in_vain(const ProgramSpec& spec, Observation& eager, Observation& compiled) {
-  const bool exchanges = std::ranges::any_of(spec.new_data, &NewData::after_call);
-  if (!exchanges || !any_op_in(spec, [](const Op& op) { return op.has(kOtherFormula); })) return;
-  std::set<std::string> lost;
-  for (const conformance::Record& record : compiled.records) {
-    const bool gradient = record.what.find("grad") != std::string::npos;
-    if (gradient && record.value.defined() && record.value.is_floating_point() &&
-        record.value.isnan().any().item<bool>()) {
-      lost.insert(record.what);
-    }
-  }
-  for (Observation* one : {&eager, &compiled}) {
-    std::erase_if(one->records,
-                  [&](const conformance::Record& record) { return lost.contains(record.what); });
-  }
-}
-
 void note_errors(const Observation& eager, Verdict& verdict) {
   verdict.eager_raised = verdict.eager_raised || !eager.error.empty();
   for (const conformance::Record& record : eager.records) {
@@ -482,7 +462,6 @@ Verdict check(const ProgramSpec& spec) {
       drop_second_order(expected);
     }
     if (needs_a_copy(seen)) return verdict;
-    drop_what_looks_in_vain(spec, expected, seen);
     settings.histories_grow = settings.histories_grow || earlier_history;
     earlier_history = earlier_history || gives_histories(expected);
     for (std::string& text : conformance::differences(expected, seen, settings)) {
