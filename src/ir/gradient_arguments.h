@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/GradMode.h>
+
 #include <array>
 #include <cstddef>
 #include <iterator>
@@ -15,12 +17,13 @@ template <class T>
 struct GradientArguments {
   std::vector<T> arguments{};  // of the call, undefined ones included
   std::vector<T> replaced{};   // closed-over tensors that the call changes, as they were before
+  std::vector<T> exchanged{};  // what set_data() has given to inputs since, whole tensors
   std::vector<T> histories{};  // tensors that nobody reads, each passed for the history that it has
   std::vector<T> states{};     // of the generators, before the call
   std::vector<T> tangents{};   // the defined ones
 
-  std::array<std::vector<T>*, 5> lists() {
-    return {&arguments, &replaced, &histories, &states, &tangents};
+  std::array<std::vector<T>*, 6> lists() {
+    return {&arguments, &replaced, &exchanged, &histories, &states, &tangents};
   }
 };
 
@@ -37,7 +40,7 @@ std::vector<T> pack(GradientArguments<T> named) {
 
 /// How many the list has of each name.
 struct GradientArgumentCounts {
-  size_t arguments = 0, replaced = 0, histories = 0, states = 0, tangents = 0;
+  size_t arguments = 0, replaced = 0, exchanged = 0, histories = 0, states = 0, tangents = 0;
 };
 
 /// Where the arguments of each name are in the list.
@@ -52,9 +55,16 @@ inline GradientArguments<size_t> unpack(const GradientArgumentCounts& counts) {
   // Initialisers run in this order, which is that of the list.
   return {.arguments = take(counts.arguments),
           .replaced = take(counts.replaced),
+          .exchanged = take(counts.exchanged),
           .histories = take(counts.histories),
           .states = take(counts.states),
           .tangents = take(counts.tangents)};
+}
+
+/// For errors: which backward traces the function again.
+inline const char* name_of_backward() {
+  return c10::GradMode::is_enabled() ? "backward with create_graph=true"
+                                     : "a backward after set_data()";
 }
 
 }  // namespace tandem::ir

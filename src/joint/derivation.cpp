@@ -13,6 +13,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <ranges>
 
 namespace tandem::joint {
 namespace {
@@ -23,10 +24,18 @@ using ir::History;
 [[noreturn]] void report_difference(const std::string& what) {
   throw UserError(
       "call",
-      base::str("backward with create_graph=true traces the function again, and now ", what,
+      base::str(ir::name_of_backward(), " traces the function again, and now ", what,
                 "\n  cause:  host code depends on something that has changed since the call",
                 "\n  remedy: run the call and its backward in the same state of modules "
                 "and variables"));
+}
+
+/// What stands for an input of the call in the trace, among all that does.
+std::optional<size_t> find_input(const tracing::Trace& trace, const Derivation& derivation,
+                                 size_t input) {
+  return input < derivation.lifted.size() ? trace.inputs().find(derivation.lifted[input])
+                                          : trace.inputs().find_argument(static_cast<size_t>(
+                                                derivation.of.inputs[input].role.index));
 }
 
 /// Maps histories of the call to those of the trace, which has more inputs, in another order.
@@ -39,10 +48,7 @@ class HistoryMap {
     std::vector<int64_t> position(order.size());
     for (size_t i = 0; i < order.size(); ++i) position[order[i]] = static_cast<int64_t>(i);
     for (size_t i = 0; i < derivation.of.inputs.size(); ++i) {
-      const std::optional<size_t> stand_in = i < derivation.lifted.size()
-                                                 ? trace.inputs().find(derivation.lifted[i])
-                                                 : trace.inputs().find_argument(static_cast<size_t>(
-                                                       derivation.of.inputs[i].role.index));
+      const std::optional<size_t> stand_in = find_input(trace, derivation, i);
       inputs_.push_back(stand_in ? position[*stand_in] : -1);
     }
   }
@@ -151,9 +157,32 @@ std::vector<int64_t> targets_of_gradients(const std::vector<const Target*>& want
 
 }  // namespace
 
+ExchangedData::ExchangedData(const tracing::Trace& trace, std::span<const Derivation> derivations) {
+  for (const Derivation& derivation : derivations) {
+    const std::vector<size_t> positions = derivation.positions().exchanged;
+    for (size_t k = 0; k < positions.size(); ++k) {
+      const std::optional<size_t> input = find_input(trace, derivation, derivation.exchanged[k]);
+      if (!input) continue;  // the run does not get to it
+      at::Tensor tensor = trace.stand_ins()[*input].tensor;
+      c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+      before_.emplace_back(tensor,
+                           impl.shallow_copy_and_detach(impl.version_counter(),
+                                                        /*allow_tensor_metadata_change=*/true));
+      // As set_data() does, but for what it asks the tensor before.
+      impl.shallow_copy_from(trace.argument(positions[k]).getIntrusivePtr());
+    }
+  }
+}
+
+ExchangedData::~ExchangedData() {
+  for (auto& [tensor, before] : before_ | std::views::reverse)
+    tensor.unsafeGetTensorImpl()->shallow_copy_from(before);
+}
+
 ir::GradientArguments<size_t> Derivation::positions() const {
   return ir::unpack({.arguments = arguments,
                      .replaced = replaced.size(),
+                     .exchanged = exchanged.size(),
                      .histories = histories.size(),
                      .states = generators.size(),
                      .tangents = static_cast<size_t>(std::ranges::count(defined, true))});
@@ -206,7 +235,7 @@ std::vector<at::Tensor> record_gradients(tracing::Trace& trace, const signature:
                            .marks = false},
                           parts);
   task.origins = &origins;
-  std::vector<at::Tensor> found = differentiate_with_history(trace.recording(), task);
+  std::vector<at::Tensor> found = differentiate_in_backward(trace.recording(), task);
   check_nothing_lifted(trace, inputs_before);
   writes.check();
   for (size_t i = 0; i < wanted.size(); ++i) {

@@ -7,8 +7,11 @@
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+#include <c10/core/TensorImpl.h>
 
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace tandem::joint {
@@ -26,8 +29,12 @@ struct Derivation {
   std::vector<bool> defined;       // one per tangent of the call
   std::vector<bool> wanted{};      // one per gradient of the call; empty: all
 
-  /// Closed-over tensors that the call writes: what they were before is passed.
+  /// Closed-over tensors that the call writes, or that have got other data since: what they were
+  /// before is passed.
   std::vector<at::Tensor> replaced;
+  /// Inputs of the call to which set_data() has given other data since, by position. What the
+  /// formulas have saved of such a tensor itself they read as it is by now, and that is passed.
+  std::vector<size_t> exchanged;
   /// Histories on which the gradients depend, too, and which no argument of the call has: those of
   /// results whose values formulas have saved, of rewritten inputs, of leaves that the function
   /// made. A tensor of the same kind is passed, with this history.
@@ -39,9 +46,23 @@ struct Derivation {
   ir::GradientArguments<size_t> positions() const;
 };
 
-/// Differentiates the results of a trace, with a history. One gradient per gradient that the
-/// signature has for the part; undefined where it is not wanted or nothing flows. A UserError if
-/// the trace is not one of the call.
+/// In a trace of the call, gives its inputs what set_data() has given them since, while it lives.
+/// What the function has computed of them stays, and so do views. Afterwards inputs are again what
+/// they were when the function ended.
+class ExchangedData {
+ public:
+  ExchangedData(const tracing::Trace& trace, std::span<const Derivation> derivations);
+  ~ExchangedData();
+  ExchangedData(const ExchangedData&) = delete;
+  ExchangedData& operator=(const ExchangedData&) = delete;
+
+ private:
+  std::vector<std::pair<at::Tensor, c10::intrusive_ptr<c10::TensorImpl>>> before_;
+};
+
+/// Differentiates the results of a trace, with a history in grad mode. One gradient per gradient
+/// that the signature has for the part; undefined where it is not wanted or nothing flows. A
+/// UserError if the trace is not one of the call.
 std::vector<at::Tensor> record_gradients(tracing::Trace& trace, const signature::Reading& reading,
                                          const Derivation& derivation);
 

@@ -1,6 +1,7 @@
 #include "passes/drop_happened.h"
 
 #include "base/error.h"
+#include "ir/gradient_arguments.h"
 #include "ops/op_table.h"
 #include "ops/reads.h"
 #include "passes/remove_dead_nodes.h"
@@ -28,7 +29,7 @@ PassResult drop_happened(ir::Graph& graph, ir::NodeId last) {
   }
   graph.for_each_node([&](const ir::Node& node) {
     if (!happened(node)) return;
-    TANDEM_UNSUPPORTED("call", "backward with create_graph=true reads what ",
+    TANDEM_UNSUPPORTED("call", ir::name_of_backward(), " reads what ",
                        node.op().operator_name().name,
                        " returned, an op with effects, which must not happen twice",
                        base::detail_line("at", ir::to_string(node.location())),

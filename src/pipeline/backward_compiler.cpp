@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "pipeline/lower.h"
 #include "pipeline/pipeline.h"
+#include "runtime/backward/found_memory.h"
 #include "tracing/recording/with_autocast.h"
 
 namespace tandem::pipeline {
@@ -23,8 +24,8 @@ class GraphCompiler : public runtime::BackwardCompiler {
   }
 
   bool knows_function() const override { return false; }
-  std::shared_ptr<detail::CompiledFunction> compile_gradients(const runtime::EntryState&, size_t,
-                                                              const partition::Asked&) override {
+  std::shared_ptr<detail::CompiledFunction> compile_gradients(
+      const runtime::EntryState&, const runtime::WantedGradients&) override {
     TANDEM_CHECK(false, "call", "nobody knows the function of this entry");
   }
 
@@ -51,7 +52,11 @@ class ProgramCompiler final : public GraphCompiler {
   bool knows_function() const override { return true; }
 
   std::shared_ptr<detail::CompiledFunction> compile_gradients(
-      const runtime::EntryState& entry, size_t part, const partition::Asked& asked) override {
+      const runtime::EntryState& entry, const runtime::WantedGradients& wanted) override {
+    // Formulas of the call, not of its gradients, have saved what was exchanged: the trace would
+    // have to know which input of the call it is.
+    if (program_->is_derived() && !wanted.exchanged.empty())
+      runtime::refuse_exchanged(entry.signature().inputs[wanted.exchanged.front()]);
     auto derived = std::make_shared<Program>(*program_);
     if (!program_->is_derived()) {
       derived->thread = thread_;
@@ -60,14 +65,16 @@ class ProgramCompiler final : public GraphCompiler {
     joint::Derivation step{.of = entry.signature(),
                            .lifted = entry.lifted(),
                            .arguments = entry.argument_count(),
-                           .part = part,
-                           .defined = asked.defined,
-                           .wanted = asked.wanted,
+                           .part = wanted.part,
+                           .defined = wanted.asked.defined,
+                           .wanted = wanted.asked.wanted,
                            .replaced = {},
+                           .exchanged = wanted.exchanged,
                            .histories = {},
                            .generators = entry.primals().generators};
-    for (size_t i : entry.primals().replaced) step.replaced.push_back(entry.lifted()[i]);
-    for (const runtime::CallPlan::PassedHistory& one : entry.plan().parts[part].passed)
+    for (size_t i : runtime::replaced_lifted(entry, wanted.exchanged))
+      step.replaced.push_back(entry.lifted()[i]);
+    for (const runtime::CallPlan::PassedHistory& one : entry.plan().parts[wanted.part].passed)
       step.histories.push_back(one.of);
     derived->derivations.push_back(std::move(step));
     return pipeline::compile_gradients(std::move(derived), options_);

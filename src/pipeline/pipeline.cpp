@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "joint/build_joint.h"
+#include "partition/direct_reads.h"
 #include "partition/finish_split.h"
 #include "passes/decompose.h"
 #include "passes/drop_happened.h"
@@ -125,8 +126,11 @@ Captured capture_in(std::optional<tracing::Trace>& trace, const Program& program
       program.is_derived() ? signature::Effects::Dropped : signature::Effects::Kept;
   signature::Reading reading =
       log.time("signature", [&] { return signature::read_signature(*trace, effects); });
-  captured.joint = log.time(
-      "joint", [&] { return joint::build_joint(*trace, std::move(reading), "function.joint"); });
+  {
+    const joint::ExchangedData exchanged(*trace, program.derivations);
+    captured.joint = log.time(
+        "joint", [&] { return joint::build_joint(*trace, std::move(reading), "function.joint"); });
+  }
   captured.result_constants.assign(trace->results().constants.begin(),
                                    trace->results().constants.end());
   program.met_leaves->note(*trace);
@@ -223,10 +227,13 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
   if (!program->is_derived())
     counts.unnamed_training = unnamed_training(captured.run.calls, options);
   try {
+    const std::vector<partition::DirectReads> reads = partition::direct_reads(captured.joint);
     run_passes(captured.joint.graph, chosen_decompositions(options), options.rounding, log,
                captured.run.happened);
     Split split = cut(captured.joint, options, log);
     guards.add_trace(captured.joint, split.signature, arguments);
+    std::vector<partition::ReadAs> after_exchange =
+        partition::reads_after_exchange(reads, captured.joint, split);
     runtime::Artifact artifact = lower({.backend = std::string(backend->name()),
                                         .allowed = {options.rounding, options.random},
                                         .joint = std::move(captured.joint.graph),
@@ -234,6 +241,7 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
                                         .guards = guards.rows(),
                                         .result_constants = std::move(captured.result_constants),
                                         .fingerprint = captured.run.fingerprint,
+                                        .after_exchange = std::move(after_exchange),
                                         .recorded = captured.recorded,
                                         .calls = call_rows(captured.run.calls)},
                                        *backend, log);

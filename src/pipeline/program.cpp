@@ -60,6 +60,9 @@ std::vector<std::string> Program::tensor_names(const detail::Flat& arguments) co
     for (size_t i = 0; i < one.replaced.size(); ++i)
       named.replaced.push_back(
           base::str("written closed-over tensor ", i, " as it was before the call"));
+    for (size_t input : one.exchanged)
+      named.exchanged.push_back(
+          base::str("what set_data() has given to ", ir::to_string(one.of.inputs[input].role)));
     for (size_t i = 0; i < one.histories.size(); ++i)
       named.histories.push_back(base::str("tensor ", i, " as the call leaves it"));
     for (size_t i = 0; i < one.generators.size(); ++i)
@@ -106,7 +109,8 @@ ProgramRun run_program(const Program& program, tracing::Trace& trace) {
   }
   const uint64_t found = fingerprint(program, trace, before);
   TANDEM_REQUIRE(!program.is_derived() || found == program.fingerprint, "call",
-                 "backward with create_graph=true traces the function again, and now it calls "
+                 ir::name_of_backward(),
+                 " traces the function again, and now it calls "
                  "other ops than in the call, or the same on other operands",
                  "\n  cause:  host code depends on something that has changed since",
                  "\n  remedy: run the call and its backward in the same state of modules and "
@@ -117,6 +121,7 @@ ProgramRun run_program(const Program& program, tracing::Trace& trace) {
     const auto effects = i == 0 ? signature::Effects::Kept : signature::Effects::Dropped;
     const signature::Reading reading = signature::read_signature(trace, effects);
     run.happened = trace.recording().graph().last_node();
+    const joint::ExchangedData exchanged(trace, std::span(program.derivations).first(i + 1));
     trace.set_results(joint::record_gradients(trace, reading, program.derivations[i]));
   }
   return run;

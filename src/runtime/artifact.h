@@ -2,6 +2,7 @@
 
 #include "ir/text/attachments.h"
 #include "libtorch/thread_state.h"
+#include "partition/direct_reads.h"
 #include "partition/tangents/asked.h"
 #include "runtime/guards/guard_rows.h"
 #include "tandem/backend.h"
@@ -61,6 +62,9 @@ struct Artifact {
   /// Which ops the run of the function called: gradients of gradients trace it again, and must meet
   /// the same ones.
   uint64_t fingerprint = 0;
+  /// How the backward reads each input to which set_data() has given other data. None: nobody has
+  /// looked at the graph as it was recorded.
+  std::vector<partition::ReadAs> after_exchange{};
   /// What a check compares the function with: a hash of the joint graph as it was recorded, before
   /// any pass, and for words about a difference the calls in their order.
   uint64_t recorded = 0;

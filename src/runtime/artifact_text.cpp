@@ -38,6 +38,12 @@ constexpr auto fields(const Split*) {
                     Field{"recomputed", &F::recomputed});
 }
 
+namespace partition {
+constexpr std::array<std::string_view, 3> words(const ReadAs*) {
+  return {"found", "now", "several"};
+}
+}  // namespace partition
+
 }  // namespace tandem
 
 namespace tandem::partition {
@@ -72,8 +78,9 @@ constexpr auto fields(const Artifact*) {
       Field{"tandem", &F::tandem}, Field{"libtorch", &F::libtorch}, Field{"backend", &F::backend},
       Field{"allowed", &F::allowed}, Field{"joint", &F::joint}, Field{"split", &F::split},
       Field{"guards", &F::guards}, Field{"result_constants", &F::result_constants},
-      Field{"fingerprint", &F::fingerprint}, Field{"recorded", &F::recorded},
-      Field{"calls", &F::calls}, Field{"forward", &F::forward}, Field{"backwards", &F::backwards});
+      Field{"fingerprint", &F::fingerprint}, Field{"after_exchange", &F::after_exchange},
+      Field{"recorded", &F::recorded}, Field{"calls", &F::calls}, Field{"forward", &F::forward},
+      Field{"backwards", &F::backwards});
 }
 
 namespace {
@@ -110,11 +117,10 @@ bool can_keep(const Split& split, int64_t index) {
   }
 }
 
+bool none_or(size_t found, size_t expected) { return found == 0 || found == expected; }
+
 /// The rows of guards that refer to others by position.
 bool rows_fit(const GuardRows& guards, const ir::Signature& signature) {
-  const auto none_or = [](size_t found, size_t expected) {
-    return found == 0 || found == expected;
-  };
   return all_in(guards.first_same, guards.arguments) &&
          all_in(guards.closed_over, guards.arguments) &&
          none_or(guards.lifted_offsets.size(), guards.lifted.size()) &&
@@ -147,6 +153,7 @@ void check(const Artifact& artifact) {
               guards.names.size() == guards.arguments.size() &&
               guards.first_same.size() == guards.arguments.size() &&
               guards.groups.size() == signature.groups.size() &&
+              none_or(artifact.after_exchange.size(), signature.inputs.size()) &&
               artifact.backwards.empty() != signature.training && rows_fit(guards, signature);
   for (const ir::FormulaFacts& formula : signature.formulas) {
     fits = fits && all_in(formula.tangents, signature.tangents) &&

@@ -4,6 +4,7 @@
 #include "ops/own/check_not_equal.h"
 #include "partition/saved_values.h"
 
+#include <algorithm>
 #include <ostream>
 
 namespace tandem::runtime {
@@ -21,10 +22,33 @@ EntryState::EntryState(Artifact artifact, Connections connections)
       gradients_(signature().training ? connections.compiler : nullptr, guards_.were_loaded()) {
   if (!signature().training) return;
   backward_ = std::make_unique<BackwardKernels>(artifact_, std::move(connections.compiler));
-  if (!gradients_.can_make()) return;
-  primals_ = make_primal_plan(joint(), split(), plan_);
-  keeps_primals_ = true;
-  takes_snapshot_ = primals_.needs_snapshot();
+  if (gradients_.can_make()) {
+    primals_ = make_primal_plan(joint(), split(), plan_);
+    keeps_primals_ = true;
+    takes_snapshot_ = primals_.needs_snapshot();
+  }
+  plan_notes();
+}
+
+/// What the backward reads, or a backward that traces the function again.
+void EntryState::plan_notes() {
+  std::vector<bool> noted(lifted_.size(), false);
+  const auto note = [&](size_t input) {
+    if (input < noted.size()) noted[input] = true;
+  };
+  for (size_t input : plan_.lifted_as_found) note(input);
+  for (size_t input = 0; input < signature().inputs.size(); ++input) {
+    const partition::ReadAs how = after_exchange(input);
+    reads_in_several_ways_ |= how == partition::ReadAs::Several;
+    if (how != partition::ReadAs::Found) note(input);
+  }
+  for (size_t input : primals_.read_lifted) note(input);
+  note_of_.assign(lifted_.size(), -1);
+  for (size_t input = 0; input < noted.size(); ++input) {
+    if (!noted[input]) continue;
+    note_of_[input] = static_cast<int64_t>(noted_lifted_.size());
+    noted_lifted_.push_back(input);
+  }
 }
 
 Artifact EntryState::artifact_by_now() const {
@@ -32,6 +56,15 @@ Artifact EntryState::artifact_by_now() const {
   if (!backward_) return artifact;
   for (Backward& further : backward_->further()) artifact.backwards.push_back(std::move(further));
   return artifact;
+}
+
+std::vector<size_t> replaced_lifted(const EntryState& entry, const std::vector<size_t>& exchanged) {
+  std::vector<size_t> replaced = entry.primals().replaced;
+  for (size_t input : exchanged) {
+    if (input < entry.lifted().size() && std::ranges::count(replaced, input) == 0)
+      replaced.push_back(input);
+  }
+  return replaced;
 }
 
 }  // namespace tandem::runtime

@@ -74,8 +74,17 @@ class EntryState {
   GradientFunctions& gradients() const { return gradients_; }
   size_t argument_count() const { return guards_.argument_count(); }
   const std::vector<detail::Constant>& argument_constants() const { return guards_.constants(); }
-  /// Closed-over inputs that a call changes.
-  const std::vector<size_t>& replaced_lifted() const { return primals_.replaced; }
+  /// How the backward reads an input to which set_data() has given other memory.
+  partition::ReadAs after_exchange(size_t input) const {
+    return artifact_.after_exchange.empty() ? partition::ReadAs::Found
+                                            : artifact_.after_exchange[input];
+  }
+  /// Whether there is an input that it reads in several ways.
+  bool reads_in_several_ways() const { return reads_in_several_ways_; }
+  /// Closed-over inputs of which each call notes where they lie, by position.
+  const std::vector<size_t>& noted_lifted() const { return noted_lifted_; }
+  /// The position of one of those in that list.
+  size_t note_of(size_t input) const { return static_cast<size_t>(note_of_[input]); }
   /// A backward with create_graph has missed what an input held before its call wrote it: from now
   /// on calls keep copies of such inputs.
   void keep_copies() const { keeps_copies_.store(true, std::memory_order_relaxed); }
@@ -104,9 +113,17 @@ class EntryState {
   mutable PeakMeter peak_meter_;
   PrimalPlan primals_;
   mutable GradientFunctions gradients_;
+  std::vector<size_t> noted_lifted_;
+  std::vector<int64_t> note_of_;  // by closed-over input; -1: nobody asks
+  bool reads_in_several_ways_ = false;
   bool keeps_primals_ = false;
   bool takes_snapshot_ = false;
   mutable std::atomic<bool> keeps_copies_{false};
+  void plan_notes();
 };
+
+/// Closed-over inputs in whose place the function of a call's gradients takes another tensor:
+/// those that the call changes, and those that set_data() has given other data since.
+std::vector<size_t> replaced_lifted(const EntryState& entry, const std::vector<size_t>& exchanged);
 
 }  // namespace tandem::runtime

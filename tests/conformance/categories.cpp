@@ -40,6 +40,8 @@ std::vector<Category> all_categories() {
       interplay(),
       leaf_views(),
       partial_backwards(),
+      exchanged_data(),
+      lazy_views(),
       parted_views(),
       written_aliases(),
   };

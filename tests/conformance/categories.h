@@ -30,6 +30,8 @@ Category input_mutation_storage();
 Category intermediate_base();
 Category interplay();
 Category leaf_views();
+Category exchanged_data();
+Category lazy_views();
 Category lifetime();
 Category metadata_records();
 Category mutation_in_backward();

@@ -82,14 +82,16 @@ BeforeMap look_before(const Inputs& inputs) {
 /// Whether a view has the history that libtorch gives it after a write, and its base the one that
 /// it had.
 bool is_renewed(const at::Tensor& tensor, const BeforeMap& before) {
-  if (!tensor.is_view() || tensor.grad_fn() == nullptr ||
-      tensor.grad_fn()->name() != "AsStridedBackward0") {
-    return false;
-  }
+  if (!tensor.is_view() || tensor.grad_fn() == nullptr) return false;
   const at::Tensor base(tensor._base());
   const auto was = before.find(base.unsafeGetTensorImpl());
-  return was != before.end() && history_of(base) == was->second.history &&
-         tensor.grad_fn()->next_edge(0) == torch::autograd::impl::gradient_edge(base);
+  if (was == before.end() || history_of(base) != was->second.history) return false;
+  const torch::autograd::Edge end = torch::autograd::impl::gradient_edge(base);
+  if (tensor.grad_fn()->name() == "AsStridedBackward0")
+    return tensor.grad_fn()->next_edge(0) == end;
+  // A view that as_strided() cannot take is taken again by its own ops.
+  return tensor.scalar_type() != base.scalar_type() || tensor.is_conj() != base.is_conj() ||
+         tensor.is_neg() != base.is_neg();
 }
 
 /// The first thing about an input that is not as before the call; empty if none.

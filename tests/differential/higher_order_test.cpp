@@ -255,8 +255,7 @@ TEST(HigherOrder, AnArgumentMayGiveUpItsGradientInside) {
     return std::pair(x.grad(), w.grad());
   };
   const Tensor start = torch::randn({3}, torch::kDouble);
-  EXPECT_THROW(second(f, start), UserError);  // copies are kept from now on
-  for (int call = 0; call < 2; ++call) {
+  for (int call = 0; call < 3; ++call) {  // nothing has to be copied
     const auto [x, w] = second(f, start);
     const auto [expected_x, expected_w] = second(program, start);
     EXPECT_TRUE(same_bits(x, expected_x));

@@ -392,15 +392,49 @@ TEST(SavedTensors, DataExchangedUnderViews) {
   }
 }
 
-// A difference (docs/reference/differences.md): eager reads the new data for the first product.
+// The first product reads the new data and the second one the old.
 TEST(SavedTensors, DataExchangedUnderWhatIsReadInBothWays) {
-  const Tensor x = leaf({3, 3}), w = torch::randn({3, 3}), found = w.clone();
-  auto f = compile([w](const Tensor& a) { return a * w + (a * w.t()).exp(); });
+  expect_twins_agree([](Twin& twin) {
+    const Tensor x = leaf({3, 3}), w = torch::randn({3, 3});
+    auto f = twin.compile([w](const Tensor& a) { return a * w + (a * w.t()).exp(); });
+    for (int call = 0; call < 2; ++call) {
+      const Tensor y = f(x);
+      w.set_data(torch::randn({3, 3}));
+      y.sum().backward();
+      twin.record("gradient", x.grad());
+    }
+  });
+}
+
+// Only such a backward traces the function again.
+TEST(SavedTensors, ABackwardAfterSetDataTracesWhereItMust) {
+  const Tensor x = leaf({3, 3}), w = torch::randn({3, 3});
+  auto one_way = compile([w](const Tensor& a) { return a * w; });
+  auto both_ways = compile([w](const Tensor& a) { return a * w + (a * w.t()).exp(); });
+  for (auto* f : {&one_way, &both_ways}) {
+    (*f)(x).sum().backward();
+    const Tensor y = (*f)(x);
+    w.set_data(torch::randn({3, 3}));
+    y.sum().backward();
+  }
+  EXPECT_EQ(one_way.stats().traces, 1);
+  EXPECT_EQ(both_ways.stats().traces, 2);
+}
+
+// It would have to be traced again, and the call has kept nothing for that.
+TEST(SavedTensors, DataExchangedWithoutHigherOrder) {
+  Options options;
+  options.higher_order = false;
+  const Tensor x = leaf({3, 3}), w = torch::randn({3, 3});
+  auto f = compile([w](const Tensor& a) { return a * w + (a * w.t()).exp(); }, options);
   const Tensor y = f(x);
   w.set_data(torch::randn({3, 3}));
-  y.sum().backward();
-  const Tensor expected = found + found.t() * (x.detach() * found.t()).exp();
-  EXPECT_TRUE(at::allclose(x.grad(), expected));
+  EXPECT_EQ(error_text<UserError>([&] { y.sum().backward(); }),
+            "call: a backward after set_data() needs the arguments of the call, which were not "
+            "kept\n"
+            "  remedy: leave Options::higher_order on; a graph that was lowered by itself has no "
+            "gradients of gradients: compile the function");
+  EXPECT_FALSE(x.grad().defined());
 }
 
 TEST(SavedTensors, SizesExchangedUnderViews) {
@@ -433,16 +467,46 @@ TEST(SavedTensors, SizesExchangedUnderWhatIsReadAsItIs) {
 }
 
 TEST(SavedTensors, GradientsOfGradientsAfterDataWasExchanged) {
-  const Tensor x = leaf({3, 3}), w = leaf({3, 3});
-  auto product = compile([w](const Tensor& a) { return a.mm(w.t()).exp(); });
-  const Tensor y = product(x).sum();
+  expect_twins_agree([](Twin& twin) {
+    const Tensor x = leaf({3, 3}), w = leaf({3, 3});
+    auto product = twin.compile([w](const Tensor& a) { return (a.mm(w.t()).exp() * w); });
+    const Tensor y = product(x).sum();
+    w.set_data(torch::randn({3, 3}));
+    const auto first = torch::autograd::grad({y}, {x, w}, {}, true, true);
+    const auto second = torch::autograd::grad({(first[0] * first[1]).sum()}, {x, w});
+    twin.record("first", first[1]);
+    twin.record("second in x", second[0]);
+    twin.record("second in w", second[1]);
+  });
+}
+
+TEST(SavedTensors, DataExchangedBeforeTheGradientsOfGradients) {
+  expect_twins_agree([](Twin& twin) {
+    const Tensor x = leaf({3, 3}), w = leaf({3, 3});
+    auto product = twin.compile([w](const Tensor& a) { return (a.mm(w.t()).exp() * w); });
+    const Tensor y = product(x).sum();
+    const auto first = torch::autograd::grad({y}, {x}, {}, true, true);
+    w.set_data(torch::randn({3, 3}));
+    twin.record_error("backward", [&] { first[0].sum().backward(); });
+    twin.record("gradient of x", x.grad());
+    twin.record("gradient of w", w.grad());
+  });
+}
+
+// How it lay when the function found it nobody has kept.
+TEST(SavedTensors, DataExchangedOfWhatTheCallHasReshaped) {
+  const Tensor x = leaf({3, 3}), w = torch::randn({3, 3});
+  auto f = compile([w](const Tensor& a) {
+    w.t_();
+    return a * w;
+  });
+  const Tensor y = f(x);
   w.set_data(torch::randn({3, 3}));
-  EXPECT_EQ(error_text<UserError>([&] {
-              torch::autograd::grad({y}, {x}, {}, /*retain_graph=*/true, /*create_graph=*/true);
-            }),
-            "call: backward with create_graph=true needs lifted 0 as it was in the call, and "
+  EXPECT_EQ(error_text<UserError>([&] { y.sum().backward(); }),
+            "call: a backward after set_data() needs lifted 0 as it was in the call, and "
             "set_data() has given it other memory since\n"
             "  remedy: run the backward before set_data()");
+  EXPECT_FALSE(x.grad().defined());
 }
 
 // The memory that a parameter had lives as long as in eager.

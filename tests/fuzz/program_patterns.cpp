@@ -25,7 +25,7 @@ constexpr std::array kPatterns = {
                "custom functions with set_materialize_grads(false) that ask what is defined"},
     PatternRow{ProgramPattern::LazyViews, "lazy_views", false,
                "conjugated and negated views as arguments, read and written through"},
-    PatternRow{ProgramPattern::WrappedNumbers, "wrapped_numbers", false,
+    PatternRow{ProgramPattern::WrappedNumbers, "wrapped_numbers", true,
                "tensors that stand for numbers, as arguments and inside"},
     PatternRow{ProgramPattern::ShortScalars, "short_scalars", true,
                "tensors without dimensions, of any dtype, left and right of 16-bit ones"},
@@ -40,7 +40,7 @@ constexpr std::array kPatterns = {
     PatternRow{ProgramPattern::HostState, "host_state", true,
                "host state that guard_on and closes_over name changes between call and backward"},
     PatternRow{
-        ProgramPattern::SetData, "set_data", false,
+        ProgramPattern::SetData, "set_data", true,
         "leaves get other data, of other sizes, too: between calls, between call and backward"},
 };
 

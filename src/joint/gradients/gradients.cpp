@@ -10,6 +10,7 @@
 #include "tracing/inputs/inputs.h"
 #include "tracing/recording/traced_tensor.h"
 
+#include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
@@ -24,14 +25,14 @@ namespace {
 namespace autograd = torch::autograd;
 
 std::vector<at::Tensor> run_engine(tracing::Recording& recording, const Differentiation& task,
-                                   bool with_history = false) {
+                                   bool in_backward = false) {
   recording.lines().set_outermost(__builtin_frame_address(0));
-  // With a history the gradients are results of a call of their own, computed in the state of the
-  // backward. Otherwise autocast is off: a backward runs after the program has left its autocast
-  // region, as libtorch advises. What was computed in float32 in the region keeps its float32
-  // formulas.
+  // In a backward the gradients are results of a call of their own, computed in its state.
+  // Otherwise autocast is off: a backward runs after the program has left its autocast region, as
+  // libtorch advises. What was computed in float32 in the region keeps its float32 formulas.
   std::optional<libtorch::ThreadStateScope> without_autocast;
-  if (!with_history) without_autocast.emplace(libtorch::ThreadState::now().with_autocast({}));
+  if (!in_backward) without_autocast.emplace(libtorch::ThreadState::now().with_autocast({}));
+  const bool with_history = in_backward && c10::GradMode::is_enabled();
   if (task.origins) task.origins->begin(task.roots);
   if (task.formulas) task.formulas->begin();
   // The graph is kept: a retry after an error walks it again.
@@ -197,10 +198,10 @@ Gradients differentiate(tracing::Recording& recording, const Differentiation& ta
   return gradients;
 }
 
-std::vector<at::Tensor> differentiate_with_history(tracing::Recording& recording,
-                                                   const Differentiation& task) {
+std::vector<at::Tensor> differentiate_in_backward(tracing::Recording& recording,
+                                                  const Differentiation& task) {
   if (task.roots.empty() || task.wanted.empty()) return {task.wanted.size(), at::Tensor()};
-  return run_engine(recording, task, /*with_history=*/true);
+  return run_engine(recording, task, /*in_backward=*/true);
 }
 
 void drop_independent(const ir::Graph& graph, std::span<const ir::ValueId> tangents,

@@ -41,10 +41,10 @@ struct Gradients {
 /// raises is marked, and left out where it does.
 Gradients differentiate(tracing::Recording& recording, const Differentiation& task);
 
-/// The same with a history of their own, for what differentiates them again. What eager's backward
-/// would throw passes through.
-std::vector<at::Tensor> differentiate_with_history(tracing::Recording& recording,
-                                                   const Differentiation& task);
+/// The same in the state of the backward. In grad mode with a history of their own, for what
+/// differentiates them again. What eager's backward would throw passes through.
+std::vector<at::Tensor> differentiate_in_backward(tracing::Recording& recording,
+                                                  const Differentiation& task);
 
 /// Takes out gradients that depend on none of the tangents: a custom function's node turns the
 /// missing gradient behind a closed stop into zeros.

@@ -1,9 +1,20 @@
 #include "joint/gradients/release_groups.h"
 
 #include <algorithm>
+#include <string_view>
+#include <vector>
 
 namespace tandem::joint {
 namespace {
+
+bool is_lazy(const tracing::StandIn& member, const tracing::Group& group) {
+  return member.real.is_conj() != group.real.is_conj() ||
+         member.real.is_neg() != group.real.is_neg();
+}
+
+std::string_view name_of_lazy_view(const tracing::StandIn& member, const tracing::Group& group) {
+  return member.real.is_conj() != group.real.is_conj() ? "aten::_conj" : "aten::_neg_view";
+}
 
 /// Views of the base that are made again later (for an in-place view of a member) show what a
 /// member shows.
@@ -17,16 +28,33 @@ void replace_views(tracing::Trace& trace, const tracing::Group& group) {
     // Left unsaid, it is that of the base.
     const auto* said = node.operands().back().get_if<ir::Size>();
     const ir::Size offset = said ? *said : ir::Size(group.real.storage_offset());
-    const auto shows = [&](size_t member) {
+    const auto shows = [&](size_t member, bool lazily) {
       const tracing::StandIn& one = trace.stand_ins()[member];
       return *graph.value(one.input).tensor_type() ==
                  *graph.value(node.results()[0]).tensor_type() &&
-             offset == ir::Size(one.real.storage_offset());
+             offset == ir::Size(one.real.storage_offset()) && is_lazy(one, group) == lazily;
     };
-    const auto member = std::ranges::find_if(group.members, shows);
-    if (member == group.members.end()) return;
-    graph.replace_all_uses(node.results()[0], trace.stand_ins()[*member].input);
-    graph.erase(node);
+    const auto member = std::ranges::find_if(
+        group.members, [&](size_t position) { return shows(position, /*lazily=*/false); });
+    if (member != group.members.end()) {
+      graph.replace_all_uses(node.results()[0], trace.stand_ins()[*member].input);
+      graph.erase(node);
+      return;
+    }
+    // A lazy member shows it conjugated or negated: what is read is that.
+    const auto lazy = std::ranges::find_if(
+        group.members, [&](size_t position) { return shows(position, /*lazily=*/true); });
+    if (lazy == group.members.end()) return;
+    const tracing::StandIn& one = trace.stand_ins()[*lazy];
+    const std::vector<ir::NodeId> readers(graph.value(node.results()[0]).users().begin(),
+                                          graph.value(node.results()[0]).users().end());
+    for (ir::NodeId reader : readers) {
+      ir::Node& view = graph.node(reader);
+      if (view.erased() || view.op().schema().name() != name_of_lazy_view(one, group)) continue;
+      graph.replace_all_uses(view.results()[0], one.input);
+      graph.erase(view);
+    }
+    if (!graph.value(node.results()[0]).has_users()) graph.erase(node);
   });
 }
 

@@ -3,6 +3,8 @@
 #include "shapes/reach.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/_conj.h>
+#include <ATen/ops/_neg_view.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -11,6 +13,13 @@ namespace tandem::ops {
 
 at::Tensor root_of(const at::Tensor& tensor) {
   return tensor.is_view() ? at::Tensor(tensor._base()) : tensor;
+}
+
+at::Tensor as_lazy_as(const at::Tensor& member, const at::Tensor& base, const at::Tensor& view) {
+  at::Tensor made = view;
+  if (member.is_conj() != base.is_conj()) made = at::_conj(made);
+  if (member.is_neg() != base.is_neg()) made = at::_neg_view(made);
+  return made;
 }
 
 at::Tensor flat_memory(std::span<const at::Tensor> tensors) {

@@ -181,8 +181,8 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
   if (!any) return autograd::variable_list(num_outputs());
 
   const Backward& backward = entry_->backward().get(asked);
-  if (c10::GradMode::is_enabled()) [[unlikely]]
-    return apply_with_history(backward, std::move(tangents));
+  if (c10::GradMode::is_enabled() || kept().must_trace(*entry_)) [[unlikely]]
+    return apply_traced(backward, std::move(tangents));
   std::vector<at::Tensor> inputs = kept().take(*entry_, backward, *this);
   const size_t first_tangent = inputs.size();
   inputs.resize(first_tangent + signature.tangents.size());
@@ -209,9 +209,10 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
 }
 
 /// With create_graph the gradients are results of another call: of a function that computes them
-/// from the inputs of this call and the tangents.
-autograd::variable_list CallNode::apply_with_history(const Backward& backward,
-                                                     autograd::variable_list&& tangents) {
+/// from the inputs of this call and the tangents. So they are where set_data() has given an input
+/// other memory which the backward reads, and the old memory, too.
+autograd::variable_list CallNode::apply_traced(const Backward& backward,
+                                               autograd::variable_list&& tangents) {
   entry_->gradients().require_function();
   const Primals primals = kept().take_primals(*entry_, backward, *this);
   const CallPlan::Part& part = entry_->plan().parts[part_];

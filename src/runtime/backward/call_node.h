@@ -60,8 +60,8 @@ class CallNode : public torch::autograd::Node {
   bool wants_all() const;
   std::vector<bool> wanted_gradients() const;
   void drop_idle(torch::autograd::variable_list& tangents, const std::vector<bool>& wanted) const;
-  torch::autograd::variable_list apply_with_history(const Backward& backward,
-                                                    torch::autograd::variable_list&& tangents);
+  torch::autograd::variable_list apply_traced(const Backward& backward,
+                                              torch::autograd::variable_list&& tangents);
 
   std::shared_ptr<const EntryState> entry_;
   size_t part_ = 0;

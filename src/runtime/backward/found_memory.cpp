@@ -1,6 +1,7 @@
 #include "runtime/backward/found_memory.h"
 
 #include "base/error.h"
+#include "ir/gradient_arguments.h"
 #include "ir/tensor_data.h"
 #include "tandem/error.h"
 
@@ -11,10 +12,15 @@
 namespace tandem::runtime {
 namespace {
 
-at::Tensor tensor_at(const FoundMemory& found, const CallPlan::SavedInput& plan) {
+struct Geometry {
+  at::IntArrayRef sizes, strides;
+  c10::ScalarType dtype;
+};
+
+at::Tensor tensor_at(const FoundMemory& found, const Geometry& geometry) {
   at::AutoDispatchBelowADInplaceOrView below;
-  return at::empty({0}, at::TensorOptions().dtype(plan.dtype).device(found.storage.device()))
-      .set_(found.storage, found.offset, plan.sizes, plan.strides);
+  return at::empty({0}, at::TensorOptions().dtype(geometry.dtype).device(found.storage.device()))
+      .set_(found.storage, found.offset, geometry.sizes, geometry.strides);
 }
 
 bool is_of_kind(const at::Tensor& tensor, const CallPlan::SavedInput& plan) {
@@ -23,12 +29,16 @@ bool is_of_kind(const at::Tensor& tensor, const CallPlan::SavedInput& plan) {
 
 }  // namespace
 
+at::Tensor FoundMemory::tensor(const ir::TensorType& type) const {
+  return tensor_at(*this, {type.static_sizes(), type.static_strides(), type.dtype});
+}
+
 at::Tensor saved_input(const at::Tensor& tensor, const CallPlan::SavedInput& plan,
                        const FoundMemory* found) {
   const bool same_strides = tensor.strides() == plan.strides;
   if (found) {
     const bool unchanged = found->is_of(tensor) && same_strides && is_of_kind(tensor, plan);
-    return unchanged ? tensor : tensor_at(*found, plan);
+    return unchanged ? tensor : tensor_at(*found, {plan.sizes, plan.strides, plan.dtype});
   }
   if (same_strides) return tensor;
   at::AutoDispatchBelowADInplaceOrView below;
@@ -47,11 +57,9 @@ void require_kind(const at::Tensor& tensor, const CallPlan::SavedInput& plan,
                             "\n  remedy:   run the backward before set_data()"));
 }
 
-void require_memory(const at::Tensor& tensor, const ir::InputFacts& facts,
-                    const FoundMemory& found) {
-  if (found.is_of(tensor)) return;
+void refuse_exchanged(const ir::InputFacts& facts) {
   throw UserError("call",
-                  base::str("backward with create_graph=true needs ", ir::to_string(facts.role),
+                  base::str(ir::name_of_backward(), " needs ", ir::to_string(facts.role),
                             " as it was in the call, and set_data() has given it other memory "
                             "since",
                             "\n  remedy: run the backward before set_data()"));

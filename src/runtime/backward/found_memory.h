@@ -21,6 +21,8 @@ struct FoundMemory {
     return storage.unsafeGetStorageImpl() == tensor.storage().unsafeGetStorageImpl() &&
            offset == tensor.storage_offset();
   }
+  /// A tensor of that kind there, which autograd does not know.
+  at::Tensor tensor(const ir::TensorType& type) const;
   /// Counts no reference if nothing has changed.
   void note(const at::Tensor& tensor) {
     if (storage.unsafeGetStorageImpl() != tensor.storage().unsafeGetStorageImpl())
@@ -29,7 +31,7 @@ struct FoundMemory {
   }
 };
 
-/// Of closed-over inputs, in the order of CallPlan::lifted_as_found.
+/// Of closed-over inputs, in the order of EntryState::noted_lifted().
 using FoundMemories = std::vector<FoundMemory>;
 
 /// What the backward reads of a saved input: the tensor as it is now or, with `found`, what lies
@@ -41,9 +43,8 @@ at::Tensor saved_input(const at::Tensor& tensor, const CallPlan::SavedInput& pla
 void require_kind(const at::Tensor& tensor, const CallPlan::SavedInput& plan,
                   const ir::InputFacts& facts);
 
-/// The gradients of gradients are computed from the tensor itself: a UserError if it has other
-/// memory by now.
-void require_memory(const at::Tensor& tensor, const ir::InputFacts& facts,
-                    const FoundMemory& found);
+/// A UserError: the function cannot be traced again with the input as it was in the call and as it
+/// is now.
+[[noreturn]] void refuse_exchanged(const ir::InputFacts& facts);
 
 }  // namespace tandem::runtime

@@ -28,16 +28,29 @@ at::Tensor tensor_with(const autograd::Edge& history, const ir::TensorType& type
 at::Tensor argument_as_found(const EntryState& entry, size_t part, size_t input,
                              const at::Tensor& argument, const autograd::edge_list& edges) {
   const ir::InputFacts& facts = entry.signature().inputs[input];
+  const ir::History history{ir::CallTensor::input(static_cast<int64_t>(input))};
+  const auto& way = entry.plan().parts[part].edges;
+  const auto leads_there = [&](size_t k) {
+    return entry.signature().gradients[static_cast<size_t>(way[k].position)].of == history &&
+           edges[k].is_valid();
+  };
+  // The call has switched it off.
+  if (facts.is_leaf && facts.requires_grad && !argument.requires_grad()) {
+    at::Tensor leaf = argument;
+    leaf.set_requires_grad(true);
+    using Weak = decltype(autograd::AutogradMeta::grad_accumulator_);
+    for (size_t k = 0; k < way.size(); ++k) {
+      if (leads_there(k)) autograd::impl::set_grad_accumulator(leaf, Weak(edges[k].function));
+    }
+    return leaf;
+  }
   // If the call writes the input, `argument` is a copy with the history of that time.
   if (facts.histories == 1 || facts.group >= 0 || facts.data_written || facts.history_changed ||
       facts.metadata_changed) {
     return argument;
   }
-  const auto& way = entry.plan().parts[part].edges;
   for (size_t k = 0; k < way.size(); ++k) {
-    if (entry.signature().gradients[static_cast<size_t>(way[k].position)].of ==
-            ir::History{ir::CallTensor::input(static_cast<int64_t>(input))} &&
-        edges[k].is_valid() && edges[k] != autograd::impl::gradient_edge(argument)) {
+    if (leads_there(k) && edges[k] != autograd::impl::gradient_edge(argument)) {
       return with_history(argument.variable_data(), edges[k], argument.is_view());
     }
   }
@@ -60,7 +73,9 @@ ir::GradientArguments<at::Tensor> arguments_of(const EntryState& entry, size_t p
                       ? argument(static_cast<size_t>(same))
                       : argument_as_found(entry, part, i, primals.inputs[i], node->next_edges());
   }
-  for (size_t i : entry.replaced_lifted()) named.replaced.push_back(primals.inputs[i]);
+  for (size_t i : replaced_lifted(entry, primals.exchanged))
+    named.replaced.push_back(primals.inputs[i]);
+  named.exchanged = primals.by_now;
   for (const CallPlan::PassedHistory& one : entry.plan().parts[part].passed) {
     named.histories.push_back(
         tensor_with(static_cast<CallNode&>(*node).edge_of(one), entry.signature().type_of(one.of)));
@@ -77,7 +92,8 @@ ir::GradientArguments<at::Tensor> arguments_of(const EntryState& entry, size_t p
 std::vector<at::Tensor> call_gradients(const EntryState& entry, size_t part,
                                        const partition::Asked& asked, const Primals& primals,
                                        std::span<const at::Tensor> tangents, const NodePtr& node) {
-  const auto function = entry.gradients().get(entry, part, asked);
+  const auto function =
+      entry.gradients().get(entry, {.part = part, .asked = asked, .exchanged = primals.exchanged});
   detail::Flat arguments;
   arguments.constants.assign(entry.argument_constants().begin(), entry.argument_constants().end());
   const std::vector<at::Tensor> tensors =

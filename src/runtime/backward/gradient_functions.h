@@ -10,9 +10,9 @@
 
 namespace tandem::runtime {
 
-/// For backwards with create_graph: per autograd node of a call and what it is asked for, the
-/// gradients as a compiled function of the call's inputs and tangents. Made when they are first
-/// asked for.
+/// For backwards that trace the function again (create_graph, set_data()): per autograd node of a
+/// call and what it is asked for, the gradients as a compiled function of the call's inputs and
+/// tangents. Made when they are first asked for.
 class GradientFunctions {
  public:
   /// `was_loaded`: the entry comes from an artifact that was stored.
@@ -21,17 +21,16 @@ class GradientFunctions {
 
   /// Whether the function that was traced is known.
   bool can_make() const { return compiler_ && compiler_->knows_function(); }
-  /// The error that a backward with create_graph ends with where it is not.
+  /// The error that such a backward ends with where it is not.
   void require_function() const;
-  std::shared_ptr<detail::CompiledFunction> get(const EntryState& entry, size_t part,
-                                                const partition::Asked& asked);
+  std::shared_ptr<detail::CompiledFunction> get(const EntryState& entry,
+                                                const WantedGradients& wanted);
 
  private:
   std::shared_ptr<BackwardCompiler> compiler_;
   bool was_loaded_;
   std::mutex mutex_;
-  std::map<std::pair<size_t, partition::Asked>, std::shared_ptr<detail::CompiledFunction>>
-      functions_;
+  std::map<WantedGradients, std::shared_ptr<detail::CompiledFunction>> functions_;
 };
 
 }  // namespace tandem::runtime

@@ -1,6 +1,7 @@
 #include "runtime/backward/kept_values.h"
 
 #include "base/error.h"
+#include "ir/gradient_arguments.h"
 #include "runtime/call/version_check.h"
 
 #include <ATen/SavedTensorHooks.h>
@@ -22,6 +23,29 @@ void check_primal(const at::Tensor& tensor, uint32_t version, const ir::InputFac
   if (!tensor.is_inference()) check_saved(tensor, version, facts.requires_grad && !facts.is_leaf);
 }
 
+/// As the guards want them.
+c10::DispatchKeySet keys_of(const EntryState& entry, size_t input) {
+  const GuardRows& guards = entry.artifact().guards;
+  const TensorRow& row =
+      input < guards.lifted.size()
+          ? guards.lifted[input]
+          : guards.arguments[static_cast<size_t>(entry.signature().inputs[input].role.index)];
+  return {c10::DispatchKeySet::RAW, row.keys};
+}
+
+/// Its requires_grad, and nothing else.
+bool is_only_switched(const ir::InputFacts& facts) {
+  return !facts.data_written && !facts.history_changed && !facts.metadata_changed &&
+         facts.storage == ir::StorageChange::None;
+}
+
+/// Another handle on what a tensor holds now. It counts writes together with the tensor.
+at::Tensor handle_of(const at::Tensor& tensor) {
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  return at::Tensor(impl.shallow_copy_and_detach(impl.version_counter(),
+                                                 /*allow_tensor_metadata_change=*/true));
+}
+
 /// Whether somebody else could write the memory that is kept, which eager would notice.
 bool is_watched(const Saved::How& how) {
   return how.as != Saved::As::Value && how.as != Saved::As::Copy;
@@ -41,7 +65,7 @@ at::Tensor itself_of(const at::Tensor& argument, const ir::InputFacts& facts) {
   entry.keep_copies();
   throw UserError(
       "call",
-      base::str("backward with create_graph=true needs ", ir::to_string(facts.role),
+      base::str(ir::name_of_backward(), " needs ", ir::to_string(facts.role),
                 " as it was before the call, which writes it",
                 "\n  remedy: run the step again: with Options::higher_order, from now on each "
                 "call keeps a copy until its backward; or write the tensor outside the function"));
@@ -62,21 +86,17 @@ void KeptValues::save(const EntryState& entry, std::span<const at::Tensor> input
     watched_.push_back(
         {tensor.unsafeGetTensorImpl()->version_counter(), version_to_save(tensor), number});
   };
-  if (!plan.lifted_as_found.empty()) note_memory(entry, inputs);
-  size_t saved_input = 0;
+  if (!entry.noted_lifted().empty()) note_memory(entry, inputs);
   for (size_t i = 0; i < plan.saved.size(); ++i) {
     const auto of = static_cast<size_t>(plan.saved[i].of);
     const Saved::As as = plan.saved[i].as;
     at::Tensor& value = outputs[static_cast<size_t>(plan.first_saved) + i];
     // What nearly all saved values are, first: see Runner::run() in call/run_actions.cpp.
     if (as == Saved::As::Input) {
-      ++saved_input;
       if (plan.saved[i].of < lifted) {
         lifted_versions_.push_back(version_to_save(inputs[of]));
       } else {
-        arguments_.push_back({inputs[of], version_to_save(inputs[of])});
-        if (plan.saved_inputs[saved_input - 1].as_found)
-          argument_memory_.emplace_back().note(inputs[of]);
+        arguments_.emplace_back(inputs[of], version_to_save(inputs[of]));
       }
       continue;
     }
@@ -101,7 +121,7 @@ void KeptValues::save(const EntryState& entry, std::span<const at::Tensor> input
 }
 
 void KeptValues::note_memory(const EntryState& entry, std::span<const at::Tensor> inputs) {
-  const std::vector<size_t>& noted = entry.plan().lifted_as_found;
+  const std::vector<size_t>& noted = entry.noted_lifted();
   entry_ = &entry;
   entry.memory_pool().take(lifted_memory_);
   lifted_memory_.resize(noted.size());
@@ -111,7 +131,7 @@ void KeptValues::note_memory(const EntryState& entry, std::span<const at::Tensor
 /// What a tensor no longer has is not kept for the next call.
 void KeptValues::give_memory() {
   if (lifted_memory_.empty()) return;
-  const std::vector<size_t>& noted = entry_->plan().lifted_as_found;
+  const std::vector<size_t>& noted = entry_->noted_lifted();
   for (size_t k = 0; k < noted.size(); ++k) {
     if (!lifted_memory_[k].is_of(entry_->lifted()[noted[k]])) lifted_memory_[k] = {};
   }
@@ -127,7 +147,8 @@ void KeptValues::save_primals(const EntryState& entry, std::span<const at::Tenso
     const c10::VariableVersion& counter = tensor.unsafeGetTensorImpl()->version_counter();
     return counter.enabled() ? counter.current_version() : 0;  // an inference tensor has none
   };
-  for (size_t i : entry.primals().held) primals_.push_back({inputs[i], version(inputs[i])});
+  for (size_t i : entry.primals().held) primals_.emplace_back(inputs[i], version(inputs[i]));
+  for (size_t i : entry.primals().rewritten) rewritten_.emplace_back(inputs[i], version(inputs[i]));
   for (size_t i : entry.primals().watched) primal_versions_.push_back(version(inputs[i]));
 }
 
@@ -158,11 +179,11 @@ KeptValues::SavedInput KeptValues::next_input(const EntryState& entry, size_t sl
   const ir::InputFacts& facts = entry.signature().inputs[input];
   const FoundMemory* found = nullptr;
   if (input < entry.lifted().size()) {
-    if (plan.as_found) found = &lifted_memory_[cursor.lifted_memory++];
+    if (plan.as_found) found = &lifted_memory_[entry.note_of(input)];
     return {entry.lifted()[input], nullptr, lifted_versions_[cursor.lifted++], found, plan, facts};
   }
-  if (plan.as_found) found = &argument_memory_[cursor.argument_memory++];
   SavedArgument& kept = arguments_[cursor.argument++];
+  if (plan.as_found) found = &kept.memory;
   return {kept.tensor, &kept.tensor, kept.version, found, plan, facts};
 }
 
@@ -295,17 +316,105 @@ std::vector<at::Tensor> KeptValues::take(const EntryState& entry, const Backward
     }
     at::Tensor& kept = values_[value++];
     saved.push_back(last ? std::move(kept) : kept);
+    if (plan.saved[i].as == Saved::As::WrittenInput && backward.reads[i])
+      follow_exchange(entry, static_cast<size_t>(plan.saved[i].of), saved.back());
   }
   return saved;
 }
 
-void KeptValues::require_memory_of_inputs(const EntryState& entry) {
-  Cursor inputs;
-  for (size_t i = 0; i < entry.plan().saved.size(); ++i) {
-    if (entry.plan().saved[i].as != Saved::As::Input) continue;
-    const SavedInput one = next_input(entry, i, inputs);
-    if (one.found && one.tensor.defined()) require_memory(one.tensor, one.facts, *one.found);
+/// What is kept of an input that the call has written is a handle of its own, which set_data() does
+/// not reach.
+void KeptValues::follow_exchange(const EntryState& entry, size_t input, at::Tensor& kept) const {
+  if (entry.after_exchange(input) != partition::ReadAs::Now) return;
+  const auto follow = [&](const at::Tensor& tensor, const FoundMemory& found) {
+    if (found.is_of(tensor)) return;
+    const CallPlan::SavedInput plan{.input = input,
+                                    .sizes = kept.sizes().vec(),
+                                    .strides = kept.strides().vec(),
+                                    .dtype = kept.scalar_type()};
+    require_kind(tensor, plan, entry.signature().inputs[input]);
+    kept = saved_input(tensor, plan, nullptr);
+  };
+  if (input < entry.lifted().size())
+    return follow(entry.lifted()[input], lifted_memory_[entry.note_of(input)]);
+  const std::vector<size_t>& rewritten = entry.primals().rewritten;
+  const auto at = std::ranges::find(rewritten, input);
+  if (at == rewritten.end() || rewritten_.empty()) return;
+  const SavedArgument& one = rewritten_[static_cast<size_t>(at - rewritten.begin())];
+  follow(one.tensor, one.memory);
+}
+
+/// Each once, in an order that is the same for all calls of the entry.
+std::vector<KeptValues::Exchanged> KeptValues::find_exchanged(const EntryState& entry) {
+  std::vector<Exchanged> found;
+  // What has been given up nobody reads any more, or the backward raises.
+  if (!hooked_.empty()) return found;
+  const auto compare = [&](size_t input, const at::Tensor& tensor, const FoundMemory& memory) {
+    if (!tensor.defined() || !tensor.has_storage() || memory.is_of(tensor)) return;
+    if (const int64_t same = entry.signature().inputs[input].duplicate_of; same >= 0)
+      input = static_cast<size_t>(same);
+    if (std::ranges::find(found, input, &Exchanged::input) == found.end())
+      found.push_back({input, tensor, memory});
+  };
+  const std::vector<size_t>& noted = entry.noted_lifted();
+  for (size_t k = 0; k < lifted_memory_.size(); ++k)
+    compare(noted[k], entry.lifted()[noted[k]], lifted_memory_[k]);
+  size_t argument = 0;
+  for (const Saved::How& how : entry.plan().saved) {
+    if (how.as != Saved::As::Input || how.of < entry.signature().lifted_count) continue;
+    if (argument == arguments_.size()) break;
+    const SavedArgument& kept = arguments_[argument++];
+    compare(static_cast<size_t>(how.of), kept.tensor, kept.memory);
   }
+  const PrimalPlan& plan = entry.primals();
+  for (size_t k = 0; k < primals_.size(); ++k)
+    compare(plan.held[k], primals_[k].tensor, primals_[k].memory);
+  for (size_t k = 0; k < rewritten_.size(); ++k)
+    compare(plan.rewritten[k], rewritten_[k].tensor, rewritten_[k].memory);
+  return found;
+}
+
+bool KeptValues::must_trace(const EntryState& entry) {
+  if (!entry.reads_in_several_ways()) return false;
+  std::lock_guard lock(mutex_);
+  return std::ranges::any_of(find_exchanged(entry), [&](const Exchanged& one) {
+    return entry.after_exchange(one.input) == partition::ReadAs::Several;
+  });
+}
+
+void KeptValues::take_exchanged(const EntryState& entry, const std::vector<Exchanged>& exchanged,
+                                Primals& taken) const {
+  using How = PrimalPlan::How;
+  for (const Exchanged& one : exchanged) {
+    const ir::InputFacts& facts = entry.signature().inputs[one.input];
+    const How how = entry.primals().how[one.input];
+    if (how == How::Reshaped || how == How::InGroup) refuse_exchanged(facts);
+    if (entry.after_exchange(one.input) != partition::ReadAs::Found) {
+      const CallPlan::SavedInput found{.input = one.input,
+                                       .sizes = facts.type->static_sizes(),
+                                       .strides = {},
+                                       .dtype = facts.type->dtype};
+      require_kind(one.tensor, found, facts);
+    }
+    if (how == How::Held || how == How::Lifted) {
+      taken.inputs[one.input] =
+          input_with(one.found.tensor(*facts.type), one.tensor, taken.accumulators);
+    }
+    taken.exchanged.push_back(one.input);
+    taken.by_now.push_back(handle_of(one.tensor));
+  }
+}
+
+/// What an input held whose flag the call has switched and whose data it has left alone; undefined
+/// if the call does not keep it.
+at::Tensor KeptValues::switched(const EntryState& entry, size_t input) const {
+  const std::vector<size_t>& held = entry.primals().rewritten;
+  const auto at = std::ranges::find(held, input);
+  if (at == held.end() || rewritten_.empty()) return {};
+  const SavedArgument& one = rewritten_[static_cast<size_t>(at - held.begin())];
+  const ir::InputFacts& facts = entry.signature().inputs[input];
+  check_primal(one.tensor, one.version, facts);
+  return one.memory.tensor(*facts.type);
 }
 
 Primals KeptValues::take_primals(const EntryState& entry, const Backward& backward,
@@ -314,7 +423,7 @@ Primals KeptValues::take_primals(const EntryState& entry, const Backward& backwa
   require_unspent(backward);
   TORCH_CHECK(!cleared_, autograd::ERR_BACKWARD_TWICE);
   if (hooked_.empty()) check_versions(entry, backward, node);
-  if (hooked_.empty()) require_memory_of_inputs(entry);
+  const std::vector<Exchanged> exchanged = find_exchanged(entry);
   const PrimalPlan& plan = entry.primals();
   const auto& facts = entry.signature().inputs;
   for (size_t k = 0; k < plan.watched.size(); ++k)
@@ -340,14 +449,18 @@ Primals KeptValues::take_primals(const EntryState& entry, const Backward& backwa
   for (size_t i = 0; i < facts.size(); ++i) {
     if (plan.how[i] == PrimalPlan::How::Lifted) primals[i] = entry.lifted()[i];
     if (plan.how[i] == PrimalPlan::How::Unread && facts[i].duplicate_of < 0)
-      primals[i] = like_unread(facts[i], plan.counts_offsets ? facts[i].offset_after : 0,
-                               std::ranges::count(apart_, i) > 0);
+      primals[i] =
+          like_unread(facts[i], keys_of(entry, i), plan.counts_offsets ? facts[i].offset_after : 0,
+                      std::ranges::count(apart_, i) > 0);
     if (plan.how[i] == PrimalPlan::How::Reshaped) primals[i] = *snapshot_->copy_of(i);
     if (plan.how[i] == PrimalPlan::How::Copied || plan.how[i] == PrimalPlan::How::InGroup) {
-      if (!snapshot_ || !snapshot_->has_copies) throw_without_copy(entry, i);
-      primals[i] = *snapshot_->copy_of(i);
+      const bool has_copy = snapshot_ && snapshot_->has_copies;
+      if (!has_copy && is_only_switched(facts[i])) primals[i] = switched(entry, i);
+      if (!has_copy && !primals[i].defined()) throw_without_copy(entry, i);
+      if (has_copy) primals[i] = *snapshot_->copy_of(i);
     }
   }
+  take_exchanged(entry, exchanged, taken);
   for (size_t i = 0; i < facts.size(); ++i) {
     if (facts[i].duplicate_of >= 0)
       primals[i] = primals[static_cast<size_t>(facts[i].duplicate_of)];
@@ -372,9 +485,9 @@ void KeptValues::release_if_spent() {
 void KeptValues::clear() {
   cleared_ = true;
   arguments_.clear();
-  argument_memory_.clear();
   give_memory();
   primals_.clear();
+  rewritten_.clear();
   snapshot_.reset();
   watched_.clear();
   values_.clear();

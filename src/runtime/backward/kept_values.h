@@ -40,7 +40,11 @@ class KeptValues {
                                torch::autograd::Node& node);
   /// What was taken before the kernels ran; before save().
   void keep(Snapshot snapshot) { snapshot_ = std::make_unique<Snapshot>(std::move(snapshot)); }
-  /// What a backward with create_graph starts from, after the same checks as in take().
+  /// Whether set_data() has given other memory to an input that the backward reads in several ways:
+  /// then it must start from the primals.
+  bool must_trace(const EntryState& entry);
+  /// What a backward that traces the function again starts from, after the same checks as in
+  /// take().
   Primals take_primals(const EntryState& entry, const Backward& backward,
                        torch::autograd::Node& node);
   /// After a backward without a kept graph.
@@ -51,10 +55,20 @@ class KeptValues {
 
  private:
   void clear();
-  /// An argument kept by reference, with the version that it had.
+  /// An argument kept by reference, with the version that it had and where it lay.
   struct SavedArgument {
+    SavedArgument(const at::Tensor& tensor, uint32_t version) : tensor(tensor), version(version) {
+      if (tensor.has_storage()) memory.note(tensor);
+    }
     at::Tensor tensor;
     uint32_t version;
+    FoundMemory memory{};
+  };
+  /// An input to which set_data() has given other memory since the call.
+  struct Exchanged {
+    size_t input;
+    const at::Tensor& tensor;
+    const FoundMemory& found;
   };
   /// A result whose memory the backward reads, or an input whose sizes the call changed. Only the
   /// counter is kept: the result points to its node, so with the tensor neither would ever die.
@@ -64,7 +78,11 @@ class KeptValues {
     int64_t number;  // of the result among the node's; -1: an input
   };
 
-  void require_memory_of_inputs(const EntryState& entry);
+  std::vector<Exchanged> find_exchanged(const EntryState& entry);
+  at::Tensor switched(const EntryState& entry, size_t input) const;
+  void follow_exchange(const EntryState& entry, size_t input, at::Tensor& kept) const;
+  void take_exchanged(const EntryState& entry, const std::vector<Exchanged>& exchanged,
+                      Primals& taken) const;
   void note_memory(const EntryState& entry, std::span<const at::Tensor> inputs);
   void give_memory();
   void save_primals(const EntryState& entry, std::span<const at::Tensor> inputs);
@@ -83,7 +101,7 @@ class KeptValues {
     const ir::InputFacts& facts;
   };
   struct Cursor {
-    size_t input = 0, argument = 0, lifted = 0, argument_memory = 0, lifted_memory = 0;
+    size_t input = 0, argument = 0, lifted = 0;
     size_t itself = 0, itself_argument = 0;
   };
   /// That of the slot, which must be the next one after the last that was asked for.
@@ -97,14 +115,14 @@ class KeptValues {
   // In the order of the plan's slots; each slot is in one of these three.
   c10::SmallVector<SavedArgument, 2> arguments_;
   c10::SmallVector<uint32_t, 8> lifted_versions_;  // the entry owns the tensors
-  // Of those that are read through views of the forward.
-  c10::SmallVector<FoundMemory, 2> argument_memory_;
-  std::vector<size_t> apart_;  // inputs that nobody reads and that stand apart
+  std::vector<size_t> apart_;                      // inputs that nobody reads and that stand apart
   FoundMemories lifted_memory_;
   const EntryState* entry_ = nullptr;  // whose pool lifted_memory_ goes back to: it outlives this
   c10::SmallVector<at::Tensor, 2> values_;
   c10::SmallVector<Watched, 1> watched_;
-  c10::SmallVector<SavedArgument, 2> primals_;     // for a backward with create_graph
+  // For a backward that traces the function again.
+  c10::SmallVector<SavedArgument, 2> primals_;
+  c10::SmallVector<SavedArgument, 1> rewritten_;
   c10::SmallVector<uint32_t, 4> primal_versions_;  // of closed-over ones
   /// Arguments that the backward writes. As what a hook closes over they live as long as the graph.
   std::vector<at::Tensor> itself_;

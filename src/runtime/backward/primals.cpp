@@ -9,6 +9,8 @@
 #include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_conj.h>
+#include <ATen/ops/_neg_view.h>
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
@@ -55,12 +57,23 @@ at::Tensor empty_like_in_storage(const Geometry& geometry, const at::TensorOptio
       .set_(memory.storage(), geometry.offset, geometry.sizes, geometry.strides);
 }
 
+/// The function decides by these what it does.
+void set_lazy(const at::Tensor& tensor, c10::DispatchKeySet keys) {
+  if (keys.has(c10::DispatchKey::Conjugate)) tensor._set_conj(true);
+  if (keys.has(c10::DispatchKey::Negative)) tensor._set_neg(true);
+}
+
 at::Tensor copy_of_data(const at::Tensor& tensor) {
   at::Tensor copy =
       empty_like_in_storage({tensor.sizes().vec(), tensor.strides().vec(), tensor.storage_offset()},
                             tensor.options().requires_grad(std::nullopt));
   at::AutoDispatchBelowADInplaceOrView below;
-  return copy.copy_(tensor);
+  at::Tensor memory = tensor;
+  if (tensor.is_neg()) memory = at::_neg_view(memory);
+  if (tensor.is_conj()) memory = at::_conj(memory);
+  copy.copy_(memory);
+  set_lazy(copy, tensor.key_set());
+  return copy;
 }
 
 /// A copy with the data and the history that a tensor has now. It is no leaf, so that the function
@@ -94,6 +107,17 @@ at::Tensor copy_of_leaf(const at::Tensor& leaf, autograd::edge_list& accumulator
   return as_leaf(stands_apart(leaf) ? view_of(copy) : copy, leaf, accumulators);
 }
 
+}  // namespace
+
+at::Tensor input_with(const at::Tensor& data, const at::Tensor& input,
+                      autograd::edge_list& accumulators) {
+  if (!input.requires_grad()) return data;
+  if (input.is_leaf()) return as_leaf(data, input, accumulators);
+  return with_history(data, autograd::impl::gradient_edge(input), input.is_view());
+}
+
+namespace {
+
 struct Member {
   const at::Tensor& tensor;
   const at::Tensor& base;
@@ -108,7 +132,9 @@ at::Tensor member_of(const at::Tensor& copy, const Member& one, autograd::edge_l
   const bool is_leaf = tensor.requires_grad() && tensor.is_leaf();
   if (one.is_root) {
     at::AutoGradMode grad_mode(true);
-    at::Tensor view = copy.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+    const at::Tensor view =
+        ops::as_lazy_as(tensor, one.base,
+                        copy.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset()));
     return is_leaf && !one.base.requires_grad() ? as_leaf(view, tensor, accumulators) : view;
   }
   // Autograd knows nothing of the memory that they share.
@@ -138,8 +164,9 @@ at::Tensor member_of(const at::Tensor& copy, const Member& one, autograd::edge_l
 at::Tensor handle_as_found(const at::Tensor& tensor) {
   if (tensor.is_view() && tensor.requires_grad() == ops::root_of(tensor).requires_grad()) {
     at::AutoGradMode grad_mode(true);
-    return ops::root_of(tensor).as_strided(tensor.sizes(), tensor.strides(),
-                                           tensor.storage_offset());
+    const at::Tensor root = ops::root_of(tensor);
+    return ops::as_lazy_as(
+        tensor, root, root.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset()));
   }
   at::Tensor handle = tensor.variable_data();
   if (tensor.requires_grad())
@@ -208,6 +235,10 @@ PrimalPlan make_primal_plan(const ir::Graph& joint, const Split& split, const Ca
     if (how == How::Reshaped) plan.reshaped.push_back(i);
     if (how == How::Held) hold(i, call, signature.lifted_count, plan);
     if (how == How::Lifted && kept[i].is_read && !saved[i]) plan.watched.push_back(i);
+    if (lifted && kept[i].is_read) plan.read_lifted.push_back(i);
+    if (!lifted && how == How::Copied && facts.is_leaf && facts.is_leaf_after &&
+        facts.duplicate_of < 0)
+      plan.rewritten.push_back(i);
   }
   plan.generators = generators_of(split.forward);
   plan.counts_offsets = ops::counts_from_storage_start(joint);
@@ -261,11 +292,13 @@ bool stands_apart(const at::Tensor& tensor) {
   return tensor.requires_grad() && tensor.is_leaf() && !ops::root_of(tensor).requires_grad();
 }
 
-at::Tensor like_unread(const ir::InputFacts& facts, int64_t offset, bool apart) {
+at::Tensor like_unread(const ir::InputFacts& facts, c10::DispatchKeySet keys, int64_t offset,
+                       bool apart) {
   at::Tensor tensor = empty_like_in_storage(
       {facts.type->static_sizes(), facts.type->static_strides(), offset},
       at::TensorOptions().dtype(facts.type->dtype).device(facts.type->device));
   if (apart) tensor = view_of(tensor);
+  set_lazy(tensor, keys);
   if (facts.requires_grad && facts.is_leaf) tensor.set_requires_grad(true);
   if (facts.requires_grad && !facts.is_leaf) {
     auto node = libtorch::make_node<NoHistory>();

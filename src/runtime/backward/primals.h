@@ -31,6 +31,11 @@ struct PrimalPlan {
   std::vector<SavedInput> saved;
   /// Inputs of kind Lifted whose version is not kept with the saved values.
   std::vector<size_t> watched;
+  /// Closed-over inputs that some gradient depends on.
+  std::vector<size_t> read_lifted;
+  /// Arguments of kind Copied that no graph leads from to the call: they are held, too, since the
+  /// backward reads what they hold by then.
+  std::vector<size_t> rewritten;
   /// Leaves of kind Unread. Whether they stand apart is kept, and nothing else.
   std::vector<size_t> unread_leaves;
   /// Closed-over inputs that the call changes, read or not: a copy is passed in their place.
@@ -67,7 +72,15 @@ Snapshot take_snapshot(const PrimalPlan& plan, const ir::Signature& signature,
 struct Primals {
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> states;
+  /// Inputs to which set_data() has given other memory since, by position, and what they are now.
+  std::vector<size_t> exchanged;
+  std::vector<at::Tensor> by_now;
+  torch::autograd::edge_list accumulators;  // of inputs that are leaves: those hold them weakly
 };
+
+/// `data`, what an input was when it was called with, and what the input is to autograd.
+at::Tensor input_with(const at::Tensor& data, const at::Tensor& input,
+                      torch::autograd::edge_list& accumulators);
 
 /// A tensor on the memory of `data` with this history. If it is a view it gets another history
 /// whenever that memory is written, as the tensor in whose place it is.
@@ -76,8 +89,9 @@ at::Tensor with_history(const at::Tensor& data, const torch::autograd::Edge& his
 /// A leaf that is a view of a tensor without grad: of that tensor is a view what is taken of it.
 bool stands_apart(const at::Tensor& tensor);
 
-/// A tensor like an input that nobody reads; where in its storage it starts; whether it
-/// stands_apart().
-at::Tensor like_unread(const ir::InputFacts& facts, int64_t offset, bool apart);
+/// A tensor like an input that nobody reads, of these dispatch keys; where in its storage it
+/// starts; whether it stands_apart().
+at::Tensor like_unread(const ir::InputFacts& facts, c10::DispatchKeySet keys, int64_t offset,
+                       bool apart);
 
 }  // namespace tandem::runtime

@@ -10,6 +10,7 @@
 #include "tracing/hooks/equality.h"
 #include "tracing/hooks/interception.h"
 #include "tracing/hooks/kept_strides.h"
+#include "tracing/hooks/lazy_memory.h"
 #include "tracing/hooks/users_op.h"
 #include "tracing/hooks/write_checks.h"
 #include "tracing/inputs/inputs.h"
@@ -593,6 +594,13 @@ constexpr Interception kRows[] = {
      .after = count_writes,
      .why = "Their kernels count versions, and write one tensor after the other; "
             "functionalization replaces the kernel, and reads all before it writes any."},
+    {.name = "written memory stays lazy or not",
+     .stop = Stop::Lifting,
+     .ops = "ops that write arguments",
+     .fits = is_mutable,
+     .before = note_lazy_memory,
+     .after = keep_memory_as_lazy,
+     .why = "Functionalization leaves a lazy conjugate or negation where a lazy view was written."},
     {.name = "note a write",
      .stop = Stop::Lifting,
      .ops = "ops that write arguments",
@@ -661,6 +669,13 @@ constexpr Interception kRows[] = {
      .why = "Functionalization takes a written view back to its base by the inverse of each view "
             "op. The memory is written where it is; the value that stands for it may be laid out "
             "otherwise, and view would raise."},
+
+    {.name = "real numbers within a write",
+     .stop = Stop::BeforeRecording,
+     .ops = "aten::view_as_real",
+     .before = resolve_within_write,
+     .why = "Functionalization takes views again while the value of their memory is a lazy "
+            "conjugate that it should not be, of which there is no such view."},
 
     {.name = "windows of what is written",
      .stop = Stop::BeforeRecording,

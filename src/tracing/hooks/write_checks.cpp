@@ -100,6 +100,18 @@ bool will_require_grad(const BoxedCall& call) {
   });
 }
 
+/// It is no input of the graph, which counts as the number that it holds.
+void refuse_wrapped_number(const at::Tensor& written) {
+  if (!written.defined() || written.is_meta() ||
+      !written.unsafeGetTensorImpl()->is_wrapped_number())
+    return;
+  TANDEM_UNSUPPORTED("trace",
+                     "a wrapped number (a tensor that gives way to the dtype of others, as a "
+                     "number does) is written in place",
+                     "\n  remedy: write a tensor that is none (clone()), or use the out-of-place "
+                     "form");
+}
+
 at::Tensor like_on_meta(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   at::Tensor made(
@@ -118,7 +130,10 @@ bool is_in_place(const c10::OperatorHandle& op) {
 std::any check_write(BoxedCall& call) {
   if (!call.operand(0).isTensor()) return {};
   const at::Tensor& written = call.operand(0).toTensor();
-  if (!is_traced(written)) return {};
+  if (!is_traced(written)) {
+    refuse_wrapped_number(written);
+    return {};
+  }
   if (c10::GradMode::is_enabled()) {
     Inputs& inputs = call.recording->inputs();
     const at::Tensor* real = inputs.real_of(written);

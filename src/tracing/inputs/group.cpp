@@ -31,15 +31,21 @@ bool have_one_root(std::span<const at::Tensor> members) {
   });
 }
 
+c10::DispatchKeySet without_lazy_keys(const at::Tensor& tensor) {
+  return tensor.key_set() -
+         c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+}
+
 }  // namespace
 
 bool is_differentiable_view(const at::Tensor& tensor) {
   if (!tensor.requires_grad()) return false;
   const at::Tensor root = root_of(tensor);
   // Not of a tensor without grad, of which a view can have a history of its own only. Not what
-  // shows complex numbers as real ones, or conjugated. Nor of a base with gaps or another order of
+  // shows complex numbers as real ones. Nor of a base with gaps or another order of
   // dimensions: as_strided_scatter, by which a write to the view is recorded, refuses it.
-  return !root.is_same(tensor) && root.requires_grad() && root.key_set() == tensor.key_set() &&
+  return !root.is_same(tensor) && root.requires_grad() &&
+         without_lazy_keys(root) == without_lazy_keys(tensor) &&
          root.scalar_type() == tensor.scalar_type() && root.is_contiguous();
 }
 
@@ -76,16 +82,12 @@ std::string cannot_be_group(std::span<const at::Tensor> members) {
   for (const at::Tensor& member : members) {
     if (member.scalar_type() != members[0].scalar_type()) return "they see it as different dtypes";
   }
-  // Members are strided views of the base: they read its memory as the base does.
-  const bool one_root = have_one_root(members);
-  const at::Tensor base = one_root ? root_of(members[0]) : at::Tensor();
+  if (have_one_root(members)) return {};
+  // Members are strided views of the memory: they read it as it is.
   for (const at::Tensor& member : members) {
-    if (member.is_conj() != (one_root && base.is_conj()) ||
-        member.is_neg() != (one_root && base.is_neg())) {
+    if (member.is_conj() || member.is_neg())
       return "one of them is a lazy conjugate or negation of it";
-    }
   }
-  if (one_root) return {};
   // Without a common root each member stands for itself: that is what autograd sees outside, too.
   // Views of one another would need both, unless no write can give one of them a history.
   for (size_t i = 0; i < members.size(); ++i) {
@@ -140,6 +142,7 @@ StandIn make_member(Recording& recording, const Group& group, const at::Tensor& 
                                               ? std::nullopt
                                               : std::optional<int64_t>(real.storage_offset());
     at::Tensor member = group.tensor.as_strided(real.sizes(), real.strides(), offset);
+    member = ops::as_lazy_as(real, group.real, member);
     // Views of one member must not be taken for views of another that shows the same.
     for (size_t i = 0; i < equal_members; ++i) member = member.alias();
     return member;

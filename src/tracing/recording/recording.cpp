@@ -23,6 +23,7 @@ uint64_t next_id() {
 Recording::Recording(Inputs* inputs) : id_(next_id()), inputs_(inputs) {}
 
 at::Tensor Recording::wrap(ir::ValueId value, const ops::TensorMeta& meta) {
+  has_lazy_values_ = has_lazy_values_ || meta.conjugate || meta.negative;
   return at::detail::make_tensor<TracedTensor>(*this, value, meta);
 }
 

@@ -78,6 +78,8 @@ class Recording {
   /// out-of-place form next.
   bool multiplies_in_place() const { return multiplies_in_place_; }
   void set_multiplies_in_place(bool multiplies) { multiplies_in_place_ = multiplies; }
+  /// Whether some tensor has been a lazy conjugate or negation so far.
+  bool has_lazy_values() const { return has_lazy_values_; }
 
   /// Forgets every node after `last` (kNoNode: all of them). For a backward that raised half-way.
   void rewind(ir::NodeId last);
@@ -92,6 +94,7 @@ class Recording {
   shapes::StableHash calls_;
   std::vector<UserCall> user_calls_;
   bool multiplies_in_place_ = false;
+  bool has_lazy_values_ = false;
   std::vector<BackwardNode> backward_nodes_;
   const torch::autograd::Node* hooked_node_ = nullptr;
   SourceLines lines_;

@@ -296,6 +296,33 @@ void note_a_write() {
   EXPECT_FALSE(closed_over.requires_grad());
 }
 
+T inner_of(const T& tensor) {
+  current_value(tensor);
+  return at::functionalization::impl::from_functional_tensor(tensor);
+}
+
+void written_memory_stays_lazy_or_not() {
+  const T plain = torch::ones({2}, at::kComplexFloat), lazy = torch::ones({2}, at::kComplexFloat);
+  run_trace({plain, lazy.conj()}, [](const Tensors& in) {
+    const T x = in[0] * 2;
+    x.conj().mul_(3);
+    EXPECT_FALSE(inner_of(x).is_conj());
+    in[1].mul_(2);
+    EXPECT_TRUE(inner_of(in[1]).is_conj());
+    return Tensors{};
+  });
+}
+
+void real_numbers_within_a_write() {
+  run_trace({torch::ones({2, 2}, at::kComplexFloat)}, [](const Tensors& in) {
+    const T x = in[0] * 2;
+    at::imag(x.conj().select(0, 0).conj()).add_(1);
+    EXPECT_FALSE(inner_of(x).is_conj());
+    EXPECT_ANY_THROW(at::view_as_real(x.conj()));
+    return Tensors{};
+  });
+}
+
 void keep_strides() {
   const T out = torch::zeros({3, 2}).t();
   run_trace({out, torch::ones({2, 2}), torch::ones({2, 3})}, [](const Tensors& in) {
@@ -560,6 +587,7 @@ const std::map<std::string_view, void (*)()>& tests() {
       {"check a mask", check_a_mask},
       {"check what is filled", check_what_is_filled},
       {"count writes to lists", count_writes_to_lists},
+      {"written memory stays lazy or not", written_memory_stays_lazy_or_not},
       {"note a write", note_a_write},
       {"keep strides", keep_strides},
       {"both formulas of a determinant", both_formulas_of_a_determinant},
@@ -570,6 +598,7 @@ const std::map<std::string_view, void (*)()>& tests() {
       {"the user's op in its functional form", the_users_op_in_its_functional_form},
       {"decompose", decompose},
       {"a view of what is written", a_view_of_what_is_written},
+      {"real numbers within a write", real_numbers_within_a_write},
       {"windows of what is written", windows_of_what_is_written},
       {"note a product in place", note_a_product_in_place},
       {"round the number of a product in place", round_the_number_of_a_product_in_place},
