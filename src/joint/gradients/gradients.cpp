@@ -119,8 +119,8 @@ void note_origins(const Differentiation& task, size_t wanted, Gradients& gradien
 
 /// Computes the gradient of each edge from the roots that do not raise on the way to it. Edges with
 /// the same roots share a run.
-void differentiate_what_does_not_raise(tracing::Recording& recording, ir::NodeId mark,
-                                       const Differentiation& task, Gradients& gradients) {
+void differentiate_what_does_not_raise(tracing::Recording& recording, const Differentiation& task,
+                                       Gradients& gradients) {
   std::map<std::vector<bool>, std::vector<size_t>> edges_by_roots;
   for (size_t i = 0; i < task.wanted.size(); ++i) {
     std::vector<bool> roots;
@@ -186,14 +186,14 @@ Gradients differentiate(tracing::Recording& recording, const Differentiation& ta
     gradients.raises_in.emplace_back(task.wanted.size());
     if (!gradients.raises[i].empty()) trial.find_raising(i, all, gradients.raises_in[i]);
   }
-  differentiate_what_does_not_raise(recording, mark, task, gradients);
+  differentiate_what_does_not_raise(recording, task, gradients);
   if (trial.is_divided(gradients) && has_happened(recording.graph(), mark)) {
     // In several runs of the engine, formulas that draw or write would do so several times.
     recording.rewind(mark);
     for (std::vector<bool>& one : gradients.raises_in) {
       if (std::ranges::count(one, true) > 0) one = all;
     }
-    differentiate_what_does_not_raise(recording, mark, task, gradients);
+    differentiate_what_does_not_raise(recording, task, gradients);
   }
   return gradients;
 }
