@@ -18,7 +18,7 @@ using Metadata = c10::AutogradMetaInterface;
 std::atomic<SlotWatch::OnAccess> access_handler{nullptr};
 
 /// The table of virtual functions, the first word of an object.
-using Table = const void* __attribute__((may_alias));
+typedef const void* Table __attribute__((may_alias));  // g++ takes the attribute in this form only
 const void* table_of(const Metadata& metadata) {
   return __atomic_load_n(reinterpret_cast<const Table*>(&metadata), __ATOMIC_RELAXED);
 }

@@ -12,15 +12,15 @@
 namespace tandem::runtime {
 namespace {
 
-struct Geometry {
+struct Extent {
   at::IntArrayRef sizes, strides;
   c10::ScalarType dtype;
 };
 
-at::Tensor tensor_at(const FoundMemory& found, const Geometry& geometry) {
+at::Tensor tensor_at(const FoundMemory& found, const Extent& extent) {
   at::AutoDispatchBelowADInplaceOrView below;
-  return at::empty({0}, at::TensorOptions().dtype(geometry.dtype).device(found.storage.device()))
-      .set_(found.storage, found.offset, geometry.sizes, geometry.strides);
+  return at::empty({0}, at::TensorOptions().dtype(extent.dtype).device(found.storage.device()))
+      .set_(found.storage, found.offset, extent.sizes, extent.strides);
 }
 
 bool is_of_kind(const at::Tensor& tensor, const CallPlan::SavedInput& plan) {

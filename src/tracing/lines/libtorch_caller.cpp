@@ -16,7 +16,7 @@ namespace tandem::tracing {
 namespace {
 
 /// More frames than that lie between no op and an optimizer.
-constexpr size_t kMostFrames = 24;
+constexpr size_t kMostSearched = 24;
 constexpr const char* kWrapOutputs = "torch::autograd::_wrap_outputs";
 
 /// `torch::optim::SGD::step(std::function<at::Tensor ()>)` without what is in brackets; empty if
@@ -62,7 +62,7 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* data) {
   if (_Unwind_GetCFA(context) <= search.inner) return _URC_NO_REASON;
   const uintptr_t address = _Unwind_GetIP(context);
   const LoadedObject* const object = search.objects.find(address - 1);
-  if (object == nullptr || !object->platform || ++search.frames > kMostFrames)
+  if (object == nullptr || !object->platform || ++search.frames > kMostSearched)
     return _URC_END_OF_STACK;
   // The outermost counts: Optimizer::zero_grad is called for each group.
   if (const std::string& name = name_at(address); !name.empty()) search.found = name;
