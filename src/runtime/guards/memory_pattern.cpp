@@ -39,10 +39,8 @@ MemoryPattern::MemoryPattern(std::span<const at::Tensor> closed_over,
 ArgumentPlaces::ArgumentPlaces(std::span<const at::Tensor> closed_over,
                                std::span<const at::Tensor> arguments)
     : pattern_(closed_over, arguments) {
-  for (const at::Tensor& tensor : arguments) {
-    const bool is_view = tensor.defined() && tensor.has_storage() && tensor.is_view();
-    offsets_.push_back(is_view ? tensor.storage_offset() : -1);
-  }
+  for (const at::Tensor& tensor : arguments)
+    is_view_.push_back(tensor.defined() && tensor.is_view());
 }
 
 }  // namespace tandem::runtime

@@ -42,7 +42,7 @@ class ArgumentPlaces {
 
  private:
   MemoryPattern pattern_;
-  std::vector<int64_t> offsets_;  // by argument; -1: no view
+  std::vector<bool> is_view_;  // by argument
 };
 
 }  // namespace tandem::runtime
