@@ -20,9 +20,12 @@ struct DynamicRange {
   std::optional<int64_t> max{};
 };
 
-/// Asks for a symbol where `tensor` has its size `dim`. Not built yet: an UnsupportedError.
+/// Says that calls will bring other sizes where `tensor`, an argument, has its size `dim`: the
+/// first compile already makes kernels for any of them. Sizes outside of the range get entries of
+/// their own. If another size from 2 on, within the range, makes the function record other ops,
+/// that call is a UserError. Read by calls that find no entry for their sizes.
 TANDEM_API void mark_dynamic(const at::Tensor& tensor, int64_t dim, DynamicRange range = {});
-/// Asks for a constant there, whatever other sizes do. Not built yet: an UnsupportedError.
+/// Says that this size stays as it is: another one there gets an entry of its own.
 TANDEM_API void mark_static(const at::Tensor& tensor, int64_t dim);
 
 /// Keeps every call of the op `name` (`mylib::log`; all overloads, or `mylib::log.text`), in order

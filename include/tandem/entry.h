@@ -24,7 +24,8 @@ struct Guard {
   std::string text;
 };
 
-/// Why a call found no entry: names the guard and both values.
+/// Why a call made an entry: names the guard and both values, and the first op that differs if only
+/// sizes do not explain it.
 struct Miss {
   std::string reason;
 };
@@ -32,21 +33,24 @@ TANDEM_API std::ostream& operator<<(std::ostream& out, const Miss& miss);
 
 struct Stats {
   int64_t calls = 0;
-  int64_t traces = 0;  // how often the user's function ran to be recorded
-  int64_t checks = 0;  // how often it ran to see whether an entry still does what it does
-  int64_t compiles = 0;
-  int64_t hits = 0;               // calls that found their entry
-  int64_t entries = 0;            // that there are now
-  int64_t evictions = 0;          // entries dropped because no call can use them any more
-  int64_t eager_calls = 0;        // calls that ran the function itself
-  int64_t zero_fallbacks = 0;     // metadata learnt by running a kernel on zeros
+  int64_t traces = 0;          // how often the user's function ran to be recorded
+  int64_t checks = 0;          // how often it ran to see whether an entry still does what it does
+  int64_t compiles = 0;        // entries that were made
+  int64_t hits = 0;            // calls that found their entry, and there their sizes
+  int64_t entries = 0;         // that there are now
+  int64_t variants = 0;        // sets of sizes that they have now, all together
+  int64_t evictions = 0;       // entries dropped because no call can use them any more
+  int64_t eager_calls = 0;     // calls that ran the function itself
+  int64_t zero_fallbacks = 0;  // metadata learnt by running a kernel on zeros
   int64_t backend_fallbacks = 0;  // graphs that run on eager because their backend has a defect
   std::vector<Miss> misses{};
   std::map<std::string, double> seconds{};  // per stage (`trace`), per pass (`passes/merge-views`)
 };
 TANDEM_API std::ostream& operator<<(std::ostream& out, const Stats& stats);
 
-/// One specialisation of a compiled function. A cheap handle; stays valid after `reset()`.
+/// What a compiled function keeps for one kind of call, at any sizes for which it records the same
+/// ops. A cheap handle; stays valid after `reset()`. Graphs, guards and saved values are those of
+/// the sizes that were used last when the handle was made.
 class TANDEM_API Entry {
  public:
   explicit Entry(std::shared_ptr<const runtime::EntryState> state) : state_(std::move(state)) {}

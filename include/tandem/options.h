@@ -27,10 +27,12 @@ class Optimizer;
 
 namespace tandem {
 
-enum class Dynamic { automatic, never, always };  // automatic: a size that changes becomes a symbol
+/// Whether an entry serves other sizes than the first. automatic: kernels for any size are made
+/// when a size changes; always: at once; never: each set of sizes is an entry of its own.
+enum class Dynamic { automatic, never, always };
 enum class IntegerSizes { checked, inferred, strict };
 enum class Mutations { in_graph, epilogue };  // where write-back to arguments happens
-enum class OnOverflow { eager, error };       // more than max_entries specialisations
+enum class OnOverflow { eager, error };       // more than max_entries entries
 enum class OnUnsupported { error, eager };  // eager: the whole call runs eagerly, with one warning
 
 /// Progress of a compile; `done` is 0..1 of the whole.
@@ -90,8 +92,8 @@ class GuardFn {
   std::function<Value()> fn_;
 };
 
-/// Of Options::verify_every: a function checks itself at the 2nd, 4th, 8th, ... call of an entry
-/// and when its calls change between entries.
+/// Of Options::verify_every: a function checks itself at the 2nd, 4th, 8th, ... call of an entry,
+/// more rarely at each of its sizes, and when its calls change between entries.
 inline constexpr int64_t automatic = -1;
 
 /// Every field has a default that works. What is not built yet raises an UnsupportedError when it
@@ -99,7 +101,7 @@ inline constexpr int64_t automatic = -1;
 struct Options {
   BackendRef backend{};
   Partitioner partitioner = min_cut;
-  Dynamic dynamic = Dynamic::never;
+  Dynamic dynamic = Dynamic::automatic;
   IntegerSizes integer_sizes = IntegerSizes::checked;
   Rounding rounding = Rounding::eager;
   Random random = Random::eager;

@@ -10,13 +10,16 @@
 
 namespace tandem::ir {
 
+/// Which integers and floating-point numbers go into a hash: a list still counts as its length.
+enum class Numbers : uint8_t { All, None };
+
 /// Adds operands to a hash, bit for bit. `value_of(ValueId)` says which number stands for a value;
 /// it is not asked about kNoValue.
 template <class ValueOf>
 class OperandHasher {
  public:
-  OperandHasher(shapes::StableHash& hash, ValueOf value_of)
-      : hash_(hash), value_of_(std::move(value_of)) {}
+  OperandHasher(shapes::StableHash& hash, ValueOf value_of, Numbers numbers = Numbers::All)
+      : hash_(hash), value_of_(std::move(value_of)), numbers_(numbers) {}
 
   void add(const Operand& operand) {
     hash_.add(operand.data.index());
@@ -30,9 +33,14 @@ class OperandHasher {
   void data(Operand::None) {}
   void data(ValueId id) { value(id); }
   void data(bool flag) { hash_.add(flag); }
-  void data(const Size& size) { hash_.add(size.hash()); }
-  void data(double number) { hash_.add_double(number); }
+  void data(const Size& size) {
+    if (numbers_ == Numbers::All) hash_.add(size.hash());
+  }
+  void data(double number) {
+    if (numbers_ == Numbers::All) hash_.add_double(number);
+  }
   void data(const std::complex<double>& number) {
+    if (numbers_ == Numbers::None) return;
     hash_.add_double(number.real()).add_double(number.imag());
   }
   void data(const std::string& text) { hash_.add(text); }
@@ -52,6 +60,7 @@ class OperandHasher {
 
   shapes::StableHash& hash_;
   ValueOf value_of_;
+  Numbers numbers_;
 };
 
 }  // namespace tandem::ir

@@ -1,4 +1,5 @@
 #include "ir/operand_hash.h"
+#include "ir/shape_free.h"
 #include "ir/tensor_data.h"
 #include "shapes/stable_hash.h"
 #include "tandem/ir/graph.h"
@@ -12,7 +13,8 @@ using shapes::StableHash;
 
 class Hasher {
  public:
-  explicit Hasher(const Graph& graph) : graph_(graph), numbers_(graph.value_limit(), 0) {}
+  Hasher(const Graph& graph, Numbers which)
+      : graph_(graph), which_(which), numbers_(graph.value_limit(), 0) {}
 
   uint64_t run() {
     hash_.add(graph_.symbols().size());
@@ -58,11 +60,12 @@ class Hasher {
         constant(node.constant());
         break;
       case NodeKind::Region:
-        hash_.add(node.label()).add(Hasher(node.region()).run());
+        hash_.add(node.label()).add(Hasher(node.region(), which_).run());
         break;
     }
     hash_.add(node.operands().size());
-    OperandHasher operands(hash_, [&](ValueId id) { return numbers_[static_cast<size_t>(id)]; });
+    const auto value_of = [&](ValueId id) { return numbers_[static_cast<size_t>(id)]; };
+    OperandHasher operands(hash_, value_of, which_);
     for (const Operand& operand : node.operands()) operands.add(operand);
     hash_.add(node.result_shape().size());
     for (int64_t length : node.result_shape()) number(length);
@@ -77,6 +80,7 @@ class Hasher {
 
   void constant(const at::Tensor& tensor) {
     hash_.add(tensor.unsafeGetTensorImpl()->is_wrapped_number());
+    if (which_ == Numbers::None) return;  // its type is that of the result
     std::vector<std::byte> bytes = constant_bytes(tensor);
     hash_.add(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   }
@@ -88,7 +92,9 @@ class Hasher {
     hash_.add(static_cast<uint64_t>(type.kind));
     if (!type.tensor) return;
     auto [entry, added] = types_.try_emplace(type.tensor.get(), 0);
-    if (added) entry->second = type.tensor->hash();
+    if (added) {
+      entry->second = which_ == Numbers::All ? type.tensor->hash() : shape_free_hash(*type.tensor);
+    }
     hash_.add(entry->second);
   }
 
@@ -96,6 +102,7 @@ class Hasher {
   void number(int64_t number) { hash_.add(static_cast<uint64_t>(number)); }
 
   const Graph& graph_;
+  const Numbers which_;
   StableHash hash_;
   std::vector<uint64_t> numbers_;
   uint64_t defined_ = 0;
@@ -104,6 +111,7 @@ class Hasher {
 
 }  // namespace
 
-uint64_t structural_hash(const Graph& graph) { return Hasher(graph).run(); }
+uint64_t structural_hash(const Graph& graph) { return Hasher(graph, Numbers::All).run(); }
+uint64_t shape_free_hash(const Graph& graph) { return Hasher(graph, Numbers::None).run(); }
 
 }  // namespace tandem::ir

@@ -35,6 +35,8 @@ class CompileRegistry {
     ~Ticket();
 
     explicit operator bool() const { return record_ != nullptr; }
+    /// Of the call, as they are before its trace.
+    const runtime::Guards& key() const { return record_->key; }
     /// Calls that this compile would have served get `error` from now on; not so after a forget().
     /// What was closed over when it failed counts: the refusal may come from the memory that
     /// arguments share with it, or with each other.
@@ -78,8 +80,8 @@ class CompileRegistry {
   std::vector<std::shared_ptr<UnderWay>> under_way_;
   std::vector<std::shared_ptr<const Failure>> failures_;
   std::atomic<bool> has_failures_{false};  // read by every call that runs eagerly
-  uint64_t additions_ = 0;   // to under_way_
-  uint64_t generation_ = 0;  // counts forget()
+  uint64_t additions_ = 0;                 // to under_way_
+  uint64_t generation_ = 0;                // counts forget()
 };
 
 }  // namespace tandem::pipeline

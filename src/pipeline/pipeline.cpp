@@ -12,7 +12,10 @@
 #include "pipeline/settings/options.h"
 #include "runtime/backward/generator_states.h"
 #include "runtime/bind.h"
+#include "runtime/guards/constant_text.h"
+#include "runtime/guards/sizes_key.h"
 #include "runtime/with_fallback.h"
+#include "shapes/stable_hash.h"
 #include "signature/read_signature.h"
 #include "tracing/recording/tracing_state.h"
 #include "tracing/trace.h"
@@ -99,6 +102,16 @@ std::optional<tracing::UserCall> unnamed_training(const std::vector<tracing::Use
   return it == calls.end() ? std::nullopt : std::optional(*it);
 }
 
+uint64_t shape_free_hash(const Joint& joint, std::span<const detail::Constant> results) {
+  shapes::StableHash hash;
+  hash.add(ir::shape_free_hash(joint.graph)).add(ir::shape_free_hash(joint.signature));
+  for (const detail::Constant& result : results) {
+    hash.add(result.index());
+    if (!runtime::varies(result)) hash.add(runtime::constant_text(result));
+  }
+  return hash.value();
+}
+
 Captured capture_in(std::optional<tracing::Trace>& trace, const Program& program,
                     const detail::Flat& arguments, const Options& options, StageLog& log) {
   const std::vector<std::string> names = program.tensor_names(arguments);
@@ -141,6 +154,7 @@ Captured capture_in(std::optional<tracing::Trace>& trace, const Program& program
   if (kVerifyEveryStep) ir::verify(captured.joint.graph, "joint");
   log.dump("joint", captured.joint.graph);
   captured.recorded = ir::structural_hash(captured.joint.graph);
+  captured.shape_free = shape_free_hash(captured.joint, captured.result_constants);
   return captured;
 }
 
@@ -211,13 +225,12 @@ runtime::Guards guards_of(const Program& program, const libtorch::ThreadState& t
           program.is_derived() ? Options() : options};
 }
 
-std::shared_ptr<const runtime::EntryState> compile_entry(
-    const std::shared_ptr<const Program>& program, const detail::Flat& arguments,
-    const Options& options, StageLog& log, CaptureCounts& counts) {
+Prepared prepare_entry(const std::shared_ptr<const Program>& program, const detail::Flat& arguments,
+                       const Options& options, StageLog& log, CaptureCounts& counts) {
   // What holds when the call begins; the trace may change it.
   const libtorch::ThreadState thread = libtorch::ThreadState::now();
   runtime::Guards guards = guards_of(*program, thread, arguments, options);
-  const std::shared_ptr<Backend> backend =
+  std::shared_ptr<Backend> backend =
       runtime::with_fallback(options.backend.resolve(), program->backend_fallbacks);
 
   const runtime::GeneratorStates generators{ir::Graph()};
@@ -234,30 +247,47 @@ std::shared_ptr<const runtime::EntryState> compile_entry(
     guards.add_trace(captured.joint, split.signature, arguments);
     std::vector<partition::ReadAs> after_exchange =
         partition::reads_after_exchange(reads, captured.joint, split);
-    runtime::Artifact artifact = lower({.backend = std::string(backend->name()),
-                                        .allowed = {options.rounding, options.random},
-                                        .joint = std::move(captured.joint.graph),
-                                        .split = std::move(split),
-                                        .guards = guards.rows(),
-                                        .result_constants = std::move(captured.result_constants),
-                                        .fingerprint = captured.run.fingerprint,
-                                        .after_exchange = std::move(after_exchange),
-                                        .recorded = captured.recorded,
-                                        .calls = call_rows(captured.run.calls)},
-                                       *backend, log);
-    log.finish();
-    runtime::ArgumentPlaces places(captured.joint.lifted, arguments.tensors);
-    return runtime::bind(std::move(artifact),
-                         {.guards = std::move(guards),
-                          .lifted = std::move(captured.joint.lifted),
-                          .compiler = make_backward_compiler(backend, program, options, thread),
-                          .verify_every = options.verify_every,
-                          .moves_generators = moves_generators,
-                          .places = std::move(places)});
+    return {.backend = std::move(backend),
+            .captured = std::move(captured),
+            .split = std::move(split),
+            .guards = std::move(guards),
+            .after_exchange = std::move(after_exchange),
+            .moves_generators = moves_generators,
+            .thread = thread};
   } catch (...) {
     counts.lifted = std::move(captured.joint.lifted);
     throw;
   }
+}
+
+std::shared_ptr<const runtime::EntryState> finish_entry(
+    Prepared& prepared, const std::shared_ptr<const Program>& program,
+    const detail::Flat& arguments, const Options& options, bool sizes_vary, StageLog& log) {
+  Captured& captured = prepared.captured;
+  runtime::Artifact artifact = lower({.backend = std::string(prepared.backend->name()),
+                                      .allowed = {options.rounding, options.random},
+                                      .sizes_vary = sizes_vary,
+                                      .joint = std::move(captured.joint.graph),
+                                      .split = std::move(prepared.split),
+                                      .guards = prepared.guards.rows(),
+                                      .result_constants = std::move(captured.result_constants),
+                                      .fingerprint = captured.run.fingerprint,
+                                      .after_exchange = std::move(prepared.after_exchange),
+                                      .recorded = captured.recorded,
+                                      .calls = call_rows(captured.run.calls)},
+                                     *prepared.backend, log);
+  log.finish();
+  // Gradients of a variant have other sizes, too.
+  Options of_gradients = options;
+  if (sizes_vary) of_gradients.dynamic = Dynamic::always;
+  runtime::ArgumentPlaces places(captured.joint.lifted, arguments.tensors);
+  return runtime::bind(std::move(artifact),
+                       {.guards = std::move(prepared.guards),
+                        .lifted = std::move(captured.joint.lifted),
+                        .compiler = make_backward_compiler(
+                            prepared.backend, program, std::move(of_gradients), prepared.thread),
+                        .moves_generators = prepared.moves_generators,
+                        .places = std::move(places)});
 }
 
 }  // namespace tandem::pipeline

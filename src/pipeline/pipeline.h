@@ -1,8 +1,10 @@
 #pragma once
 
+#include "partition/direct_reads.h"
 #include "pipeline/program.h"
 #include "pipeline/reports/stage_log.h"
 #include "runtime/entry_state.h"
+#include "runtime/guards/guards.h"
 #include "tandem/function.h"
 #include "tandem/stages.h"
 
@@ -29,6 +31,8 @@ struct Captured {
   CaptureCounts counts;
   ProgramRun run;
   uint64_t recorded = 0;  // hash of the joint graph before the passes
+  /// Of the same recording and what it does to arguments and results, without sizes and numbers.
+  uint64_t shape_free = 0;
 };
 
 /// trace, signature, joint: runs the user's function once; twice if only the first run could tell
@@ -56,11 +60,26 @@ Split cut(const Joint& joint, const Options& options, StageLog& log);
 runtime::Guards guards_of(const Program& program, const libtorch::ThreadState& thread,
                           const detail::Flat& arguments, const Options& options);
 
-/// Every stage in order: what happens when a call finds no entry. `counts` are filled if it fails,
-/// too.
-std::shared_ptr<const runtime::EntryState> compile_entry(
-    const std::shared_ptr<const Program>& program, const detail::Flat& arguments,
-    const Options& options, StageLog& log, CaptureCounts& counts);
+/// A call that no entry serves, up to the cut: nothing is lowered yet.
+struct Prepared {
+  std::shared_ptr<Backend> backend;
+  Captured captured;
+  Split split;
+  runtime::Guards guards;
+  std::vector<partition::ReadAs> after_exchange{};
+  bool moves_generators = false;
+  libtorch::ThreadState thread{};
+};
+
+/// Every stage in order, in two halves: between them one knows which entry a call belongs to.
+/// `counts` are filled if the first half fails, too.
+Prepared prepare_entry(const std::shared_ptr<const Program>& program, const detail::Flat& arguments,
+                       const Options& options, StageLog& log, CaptureCounts& counts);
+/// Uses `prepared` up, but for the lifted tensors if it fails. `sizes_vary`: the kernels are to
+/// serve other sizes of the entry, too.
+std::shared_ptr<const runtime::EntryState> finish_entry(
+    Prepared& prepared, const std::shared_ptr<const Program>& program,
+    const detail::Flat& arguments, const Options& options, bool sizes_vary, StageLog& log);
 
 /// A compiled function that computes gradients of a call. Never runs eagerly.
 std::shared_ptr<detail::CompiledFunction> compile_gradients(std::shared_ptr<const Program> program,

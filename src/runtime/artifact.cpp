@@ -7,6 +7,7 @@ CompileContext forward_context(const Artifact& artifact) {
   CompileContext context;
   context.rounding = artifact.allowed.rounding;
   context.random = artifact.allowed.random;
+  context.sizes_vary = artifact.sizes_vary;
   context.role = split.signature.training ? GraphRole::forward : GraphRole::inference;
   const size_t inputs = split.forward.inputs().size();
   for (size_t i = 0; i < inputs; ++i) {
@@ -20,6 +21,7 @@ CompileContext backward_context(const Artifact& artifact) {
   CompileContext context;
   context.rounding = artifact.allowed.rounding;
   context.random = artifact.allowed.random;
+  context.sizes_vary = artifact.sizes_vary;
   context.role = GraphRole::backward;
   const size_t inputs = artifact.split.backward.inputs().size();
   context.static_inputs.assign(inputs, false);

@@ -55,6 +55,7 @@ struct Artifact {
   std::string tandem{}, libtorch{};  // versions, of one that was stored
   std::string backend{};             // by name
   AllowedDifferences allowed{};
+  bool sizes_vary = false;  // the kernels are to serve other sizes, too
   ir::Graph joint{};
   Split split{};
   GuardRows guards{};

@@ -76,11 +76,11 @@ constexpr auto fields(const Artifact*) {
   using F = Artifact;
   return std::tuple(
       Field{"tandem", &F::tandem}, Field{"libtorch", &F::libtorch}, Field{"backend", &F::backend},
-      Field{"allowed", &F::allowed}, Field{"joint", &F::joint}, Field{"split", &F::split},
-      Field{"guards", &F::guards}, Field{"result_constants", &F::result_constants},
-      Field{"fingerprint", &F::fingerprint}, Field{"after_exchange", &F::after_exchange},
-      Field{"recorded", &F::recorded}, Field{"calls", &F::calls}, Field{"forward", &F::forward},
-      Field{"backwards", &F::backwards});
+      Field{"allowed", &F::allowed}, Field{"sizes_vary", &F::sizes_vary}, Field{"joint", &F::joint},
+      Field{"split", &F::split}, Field{"guards", &F::guards},
+      Field{"result_constants", &F::result_constants}, Field{"fingerprint", &F::fingerprint},
+      Field{"after_exchange", &F::after_exchange}, Field{"recorded", &F::recorded},
+      Field{"calls", &F::calls}, Field{"forward", &F::forward}, Field{"backwards", &F::backwards});
 }
 
 namespace {

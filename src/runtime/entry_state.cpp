@@ -16,7 +16,6 @@ EntryState::EntryState(Artifact artifact, Connections connections)
       plan_(make_call_plan(artifact_.split)),
       guards_(std::move(connections.guards)),
       has_checks_(ops::has_run_time_checks(artifact_.split.forward)),
-      checks_(connections.verify_every),
       moves_generators_(connections.moves_generators),
       places_(std::move(connections.places)),
       gradients_(signature().training ? connections.compiler : nullptr, guards_.were_loaded()) {
@@ -118,6 +117,7 @@ std::ostream& operator<<(std::ostream& out, const Miss& miss) { return out << mi
 std::ostream& operator<<(std::ostream& out, const Stats& stats) {
   out << stats.calls << " calls, " << stats.hits << " hits, " << stats.traces << " traces, "
       << stats.compiles << " compiles, " << stats.entries << " entries";
+  if (stats.variants > stats.entries) out << ", " << stats.variants << " variants";
   if (stats.checks) out << ", " << stats.checks << " checks";
   if (stats.evictions) out << ", " << stats.evictions << " evictions";
   if (stats.eager_calls) out << ", " << stats.eager_calls << " eager calls";

@@ -8,7 +8,6 @@
 #include "runtime/backward/primals.h"
 #include "runtime/call/call_plan.h"
 #include "runtime/call/pool.h"
-#include "runtime/check_schedule.h"
 #include "runtime/first_gradients.h"
 #include "runtime/guards/guards.h"
 #include "runtime/guards/memory_pattern.h"
@@ -28,14 +27,13 @@ struct Connections {
   Guards guards;
   std::vector<at::Tensor> lifted{};
   std::shared_ptr<BackwardCompiler> compiler{};  // null: no backward but those of the artifact
-  int64_t verify_every = 0;                      // as in Options
   bool moves_generators = false;                 // host code of the function seeds or sets them
   ArgumentPlaces places{};                       // of the call that compiled
 };
 
-/// One specialisation: graphs, kernels, plan and guards. Immutable once built, but for a counter
-/// and the lists that it keeps between calls; lives as long as an autograd node of one of its
-/// calls.
+/// One variant of an entry: graphs, kernels, plan and guards for one set of sizes. Immutable once
+/// built, but for the lists that it keeps between calls; lives as long as an autograd node of one
+/// of its calls.
 class EntryState {
  public:
   /// By bind(): everything in the artifact is ready to run.
@@ -57,8 +55,6 @@ class EntryState {
   bool has_checks() const { return has_checks_; }
   const std::string& backend_name() const { return artifact_.backend; }
 
-  /// Counts the calls that the entry serves.
-  CheckSchedule& checks() const { return checks_; }
   bool moves_generators() const { return moves_generators_; }
   /// Whether a trace on these arguments must record what was compiled: no guard asks for it.
   bool was_made_for(const detail::Flat& arguments) const {
@@ -105,7 +101,6 @@ class EntryState {
   Guards guards_;
   bool has_checks_ = false;
   std::unique_ptr<BackwardKernels> backward_;  // null in an inference entry
-  mutable CheckSchedule checks_;
   bool moves_generators_ = false;
   ArgumentPlaces places_;
   mutable EdgePool edge_pool_;

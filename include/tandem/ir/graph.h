@@ -277,5 +277,8 @@ TANDEM_API void verify(const Graph& graph, const std::string& stage = "verify");
 /// Equal for graphs that differ only in ids, in names (of values, of the graph) and in locations.
 /// The same in every process: no address goes into it.
 TANDEM_API uint64_t structural_hash(const Graph& graph);
+/// The same without sizes, strides, integers, floating-point numbers and data of constants: equal
+/// for recordings of the same ops at different sizes.
+TANDEM_API uint64_t shape_free_hash(const Graph& graph);
 
 }  // namespace tandem::ir

@@ -210,6 +210,8 @@ struct TANDEM_API Signature {
   const TensorType& type_of(const History& history) const;
 };
 
+/// Of all that a call does, but for sizes, strides, offsets and numbers of bytes.
+TANDEM_API uint64_t shape_free_hash(const Signature& signature);
 /// `input 2`, `base 0`.
 TANDEM_API std::string to_string(const CallTensor& tensor);
 /// `input 2`; `input 2, history 1` for a later one than the first.

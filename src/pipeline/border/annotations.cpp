@@ -9,16 +9,6 @@
 
 namespace tandem {
 
-void mark_dynamic(const at::Tensor&, int64_t dim, DynamicRange) {
-  TANDEM_UNSUPPORTED("options", "mark_dynamic of dimension ", dim, " is not built yet",
-                     "\n  instead: every set of sizes gets an entry of its own");
-}
-
-void mark_static(const at::Tensor&, int64_t dim) {
-  TANDEM_UNSUPPORTED("options", "mark_static of dimension ", dim, " is not built yet",
-                     "\n  instead: leave it out; every size is static");
-}
-
 void mark_effectful(const std::string& name) {
   TANDEM_REQUIRE(!tracing::is_tracing(), "options", "mark_effectful of ", name,
                  " is called inside a function that is being traced",

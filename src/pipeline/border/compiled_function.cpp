@@ -3,15 +3,20 @@
 #include "base/of_thread.h"
 #include "ops/own/check_not_equal.h"
 #include "pipeline/compile_registry.h"
+#include "pipeline/entry_table.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/reports/explain.h"
 #include "pipeline/reports/report.h"
 #include "pipeline/settings/environment.h"
 #include "pipeline/settings/options.h"
+#include "pipeline/settings/size_marks.h"
+#include "pipeline/verify/marked_sizes.h"
+#include "pipeline/verify/op_difference.h"
 #include "pipeline/verify/verify_entry.h"
 #include "runtime/backward/generator_states.h"
 #include "runtime/call/call.h"
 #include "runtime/guards/module_guard.h"
+#include "runtime/guards/sizes_key.h"
 #include "tandem/function.h"
 #include "tracing/trace.h"
 
@@ -28,6 +33,17 @@ namespace tandem::pipeline {
 namespace {
 
 using EntryPtr = std::shared_ptr<const runtime::EntryState>;
+using Table = std::shared_ptr<const EntryTable>;
+
+/// So many kinds of calls that need an entry more than max_entries allows are remembered. After
+/// them every call that finds no entry runs eagerly without a trace.
+constexpr size_t kMostOverflows = 64;
+
+std::vector<const runtime::EntryState*> states_of(const std::vector<VariantPtr>& variants) {
+  std::vector<const runtime::EntryState*> states;
+  for (const VariantPtr& variant : variants) states.push_back(variant->state.get());
+  return states;
+}
 
 /// Tells the compiled functions that write to one dump folder apart in the names of their files.
 int64_t next_in_folder(const std::filesystem::path& dump_dir) {
@@ -48,21 +64,23 @@ class Function final : public detail::CompiledFunction,
     if (tracing::is_tracing()) return program_->function(arguments);
     const libtorch::ThreadState thread = libtorch::ThreadState::now();
     bool after_another = false;
-    EntryPtr entry = find(thread, arguments, &after_another);
-    if (entry) {
-      hits_.fetch_add(1, std::memory_order_relaxed);
-      const bool is_due = entry->checks().is_due(after_another);
+    VariantPtr variant = find(thread, arguments, &after_another);
+    if (variant) {
+      const int64_t now = hits_.fetch_add(1, std::memory_order_relaxed) + 1;
+      variant->last_use.store(now, std::memory_order_relaxed);
+      const bool is_due = variant->entry->checks.is_due(variant->calls, after_another);
       // Never without verify_every: gradients of a call are asked for in a state of their own.
-      const bool appeared = options_.verify_every != 0 && entry->first_gradients().appeared();
-      if (is_due || appeared) entry = check(entry, thread, arguments, appeared);
+      const bool appeared =
+          options_.verify_every != 0 && variant->state->first_gradients().appeared();
+      if (is_due || appeared) variant = check(variant, thread, arguments, appeared);
     } else {
       other_calls_.fetch_add(1, std::memory_order_relaxed);
-      entry = compile(thread, arguments);
-      if (entry) entry->checks().count_first();
+      variant = compile(thread, arguments);
+      if (variant) variant->entry->checks.count_first(variant->calls);
     }
-    if (!entry) return call_eagerly(arguments);
-    return entry->has_checks() ? call_with_checks(entry, arguments)
-                               : runtime::call(entry, arguments);
+    if (!variant) return call_eagerly(arguments);
+    return variant->state->has_checks() ? call_with_checks(variant->state, arguments)
+                                        : runtime::call(variant->state, arguments);
   }
 
   void prepare(const detail::Flat& arguments) override {
@@ -75,28 +93,29 @@ class Function final : public detail::CompiledFunction,
     require_no_trace("explain");
     const auto keep = shared_from_this();
     const libtorch::ThreadState thread = libtorch::ThreadState::now();
-    const std::vector<EntryPtr> entries = snapshot();
+    const Table table = snapshot();
     Explanation page;
     page.argument_names = program_->tensor_names(arguments);
-    EntryPtr entry = find_in(entries, thread, arguments);
-    if (entry) {
-      const auto at = std::find(entries.begin(), entries.end(), entry) - entries.begin();
-      page.forecast = base::str("  runs entry ", at, ", which exists; nothing is compiled\n");
+    EntryPtr would_make;
+    if (const VariantPtr found = find_in(*table, thread, arguments)) {
+      const size_t entry = table->entry_of(*found);
+      page.forecast = base::str("  runs entry ", entry, ", which exists; nothing is compiled\n");
+      page.variants = states_of(table->variants_of(entry));
+      page.entry = found->state.get();
     } else {
-      const auto alive = std::count_if(entries.begin(), entries.end(), [](const EntryPtr& other) {
-        return !other->guards().is_stale();
-      });
-      entry = forecast_miss(thread, arguments, alive, page.forecast);
+      would_make = forecast_miss(thread, arguments, *table, page);
+      page.entry = would_make.get();
     }
-    page.entry = entry.get();
     return explain_page(page, options_, stats());
   }
 
   std::string report() const override {
     std::string text = options_.name + "\n" + describe_stats(stats());
-    std::shared_lock lock(mutex_);
-    for (size_t i = 0; i < entries_.size(); ++i) {
-      text += "\nentry " + std::to_string(i) + ": " + describe_entry(*entries_[i]);
+    const Table table = snapshot();
+    for (size_t i = 0; i < table->entry_count(); ++i) {
+      text +=
+          base::str("\nentry ", i, ": ",
+                    describe_entry(states_of(table->variants_of(i)), *table->last_used(i)->state));
     }
     return text;
   }
@@ -107,7 +126,8 @@ class Function final : public detail::CompiledFunction,
     stats.hits = hits_.load(std::memory_order_relaxed);
     stats.calls = stats.hits + other_calls_.load(std::memory_order_relaxed);
     stats.eager_calls = eager_calls_.load(std::memory_order_relaxed);
-    stats.entries = static_cast<int64_t>(entries_.size());
+    stats.entries = static_cast<int64_t>(table_->entry_count());
+    stats.variants = static_cast<int64_t>(table_->variants().size());
     stats.checks = checks_.load(std::memory_order_relaxed);
     stats.traces += program_->derived_traces->load(std::memory_order_relaxed);
     stats.backend_fallbacks = program_->backend_fallbacks->load(std::memory_order_relaxed);
@@ -115,18 +135,21 @@ class Function final : public detail::CompiledFunction,
   }
 
   std::vector<Entry> entries() const override {
-    std::shared_lock lock(mutex_);
+    const Table table = snapshot();
     std::vector<Entry> entries;
-    for (const EntryPtr& entry : entries_) entries.emplace_back(entry);
+    for (size_t i = 0; i < table->entry_count(); ++i)
+      entries.emplace_back(table->last_used(i)->state);
     return entries;
   }
 
   /// A compile that is under way still serves its call, but is not kept.
   void reset() override {
-    std::vector<EntryPtr> dropped;  // what it owns dies after the lock is gone
+    Table dropped = std::make_shared<const EntryTable>();  // dies after the lock is gone
+    decltype(overflows_) forgotten;
     {
       std::unique_lock lock(mutex_);
-      entries_.swap(dropped);
+      table_.swap(dropped);
+      overflows_.swap(forgotten);
       ++generation_;
       overflow_warned_ = false;
       unsupported_warned_ = false;
@@ -137,36 +160,42 @@ class Function final : public detail::CompiledFunction,
   }
 
   void release_cached_memory() override {
-    for (const EntryPtr& entry : snapshot()) {
-      entry->forward().release_cached_memory();
-      if (entry->signature().training) entry->backward().release_cached_memory();
+    const Table table = snapshot();
+    for (const VariantPtr& variant : table->variants()) {
+      variant->state->forward().release_cached_memory();
+      if (variant->state->signature().training) variant->state->backward().release_cached_memory();
     }
   }
 
  private:
-  /// What was hit last is most likely what comes next; then newest first. `after_another` says
-  /// whether it was another one.
-  EntryPtr find(const libtorch::ThreadState& thread, const detail::Flat& arguments,
-                bool* after_another = nullptr) const {
+  /// What is known of the entry that a recording belongs to.
+  struct Home {
+    size_t entry = EntryTable::kNone;
+    std::string other_ops{};  // why it is none of those with other sizes: `; it calls ...`
+  };
+
+  /// What was hit last is most likely what comes next. `after_another` says whether that was
+  /// another entry.
+  VariantPtr find(const libtorch::ThreadState& thread, const detail::Flat& arguments,
+                  bool* after_another = nullptr) const {
     // guard_on is the user's: it may call reset(), so no lock is held then.
-    if (options_.guard_on) return find_in(snapshot(), thread, arguments, after_another);
+    if (options_.guard_on) return find_in(*snapshot(), thread, arguments, after_another);
     std::shared_lock lock(mutex_);
-    return find_in(entries_, thread, arguments, after_another);
+    return find_in(*table_, thread, arguments, after_another);
   }
 
-  EntryPtr find_in(const std::vector<EntryPtr>& entries, const libtorch::ThreadState& thread,
-                   const detail::Flat& arguments, bool* after_another = nullptr) const {
-    const size_t guess = last_hit_.load(std::memory_order_relaxed);
-    if (guess < entries.size() && entries[guess]->guards().hold(thread, arguments)) {
-      return entries[guess];
+  VariantPtr find_in(const EntryTable& table, const libtorch::ThreadState& thread,
+                     const detail::Flat& arguments, bool* after_another = nullptr) const {
+    const size_t last = last_hit_.load(std::memory_order_relaxed);
+    const size_t found = table.find(thread, arguments, last);
+    if (found == EntryTable::kNone) return nullptr;
+    const std::vector<VariantPtr>& variants = table.variants();
+    if (found != last) {
+      last_hit_.store(found, std::memory_order_relaxed);
+      if (after_another != nullptr)
+        *after_another = last >= variants.size() || variants[last]->entry != variants[found]->entry;
     }
-    for (size_t i = entries.size(); i-- > 0;) {
-      if (i == guess || !entries[i]->guards().hold(thread, arguments)) continue;
-      last_hit_.store(i, std::memory_order_relaxed);
-      if (after_another != nullptr) *after_another = true;
-      return entries[i];
-    }
-    return nullptr;
+    return variants[found];
   }
 
   /// A check that fails does so before anything is written: with the generators put back, the
@@ -185,46 +214,57 @@ class Function final : public detail::CompiledFunction,
     }
   }
 
-  std::vector<EntryPtr> snapshot() const {
+  Table snapshot() const {
     std::shared_lock lock(mutex_);
-    return entries_;
+    return table_;
   }
 
-  std::string miss_reason(const libtorch::ThreadState& thread,
-                          const detail::Flat& arguments) const {
-    const std::vector<EntryPtr> entries = snapshot();
-    return miss_reason(entries, nearest(entries, thread, arguments), thread, arguments);
-  }
+  /// Other sizes of a call may be served by one entry.
+  bool generalises() const { return options_.dynamic != Dynamic::never; }
 
-  static std::string miss_reason(const std::vector<EntryPtr>& entries, size_t nearest,
-                                 const libtorch::ThreadState& thread,
+  static std::string miss_reason(const EntryTable& table, const libtorch::ThreadState& thread,
                                  const detail::Flat& arguments) {
-    if (entries.empty()) return "first call: no entry yet";
-    const std::string text = entries[nearest]->guards().difference(thread, arguments);
-    return base::str("entry ", nearest, entries.size() > 1 ? " is nearest: " : ": ", text);
+    if (table.entry_count() == 0) return "first call: no entry yet";
+    const VariantPtr near = nearest(table.variants(), thread, arguments);
+    return base::str("entry ", table.entry_of(*near),
+                     table.entry_count() > 1 ? " is nearest: " : ": ",
+                     near->guards().difference(thread, arguments));
   }
 
-  /// The entry that the fewest differences keep from serving the call; the newest of several.
-  static size_t nearest(const std::vector<EntryPtr>& entries, const libtorch::ThreadState& thread,
-                        const detail::Flat& arguments) {
-    size_t best = 0, least = SIZE_MAX;
-    for (size_t i = entries.size(); i-- > 0;) {
-      const size_t distance = entries[i]->guards().distance(thread, arguments);
+  /// The variant that the fewest differences keep from serving the call; the newest of several.
+  static VariantPtr nearest(const std::vector<VariantPtr>& variants,
+                            const libtorch::ThreadState& thread, const detail::Flat& arguments) {
+    VariantPtr best;
+    size_t least = SIZE_MAX;
+    for (size_t i = variants.size(); i-- > 0;) {
+      const size_t distance = variants[i]->guards().distance(thread, arguments);
       if (distance >= least) continue;
-      best = i;
+      best = variants[i];
       least = distance;
     }
     return best;
   }
 
-  /// Whether calls that no entry serves run eagerly, and the program has been told.
-  bool is_full() const {
+  /// Whether such a call runs eagerly for lack of an entry, and the program has been told.
+  bool is_full(const libtorch::ThreadState& thread, const detail::Flat& arguments) const {
     if (options_.on_overflow != OnOverflow::eager) return false;
     if (base::log_level() >= base::LogLevel::Info) return false;  // a line for each miss
-    std::shared_lock lock(mutex_);
-    return overflow_warned_ && static_cast<int64_t>(entries_.size()) >= options_.max_entries &&
-           std::ranges::none_of(entries_,
-                                [](const EntryPtr& entry) { return entry->guards().is_stale(); });
+    decltype(overflows_) overflows;
+    {
+      std::shared_lock lock(mutex_);
+      if (!overflow_warned_ || !has_all_entries(*table_)) return false;
+      for (size_t i = 0; i < table_->entry_count(); ++i) {
+        if (table_->newest(i).guards().is_stale()) return false;
+      }
+      if (!generalises() || overflows_.size() >= kMostOverflows) return true;
+      overflows = overflows_;
+    }
+    return std::ranges::any_of(overflows,
+                               [&](const auto& guards) { return guards->hold(thread, arguments); });
+  }
+
+  bool has_all_entries(const EntryTable& table) const {
+    return static_cast<int64_t>(table.entry_count()) >= options_.max_entries;
   }
 
   detail::Flat call_eagerly(const detail::Flat& arguments) {
@@ -234,36 +274,63 @@ class Function final : public detail::CompiledFunction,
     return program_->function(arguments);
   }
 
-  /// What a call that no entry serves would do: the entry that it would make, or null.
+  /// What a call that no entry serves would do: the variant that it would make, or null.
   EntryPtr forecast_miss(const libtorch::ThreadState& thread, const detail::Flat& arguments,
-                         int64_t entries, std::string& forecast) {
-    const std::string reason = "  because: " + miss_reason(thread, arguments) + "\n";
+                         const EntryTable& table, Explanation& page) {
+    std::string& forecast = page.forecast;
+    std::string reason = "  because: " + miss_reason(table, thread, arguments);
     const char* instead =
         options_.on_unsupported == OnUnsupported::eager ? "runs eagerly" : "is an error";
     if (auto error = compiles_.failure(thread, arguments)) {
       forecast =
           base::str("  ", instead, ", since it could not be compiled (remembered until reset()):\n",
-                    error_text(error), reason);
+                    error_text(error), reason, "\n");
       return nullptr;
     }
-    if (entries >= options_.max_entries) {
-      forecast = base::str(
-          options_.on_overflow == OnOverflow::error ? "  is an error" : "  runs eagerly",
-          ": another entry is needed, and max_entries allows ", options_.max_entries, "\n", reason);
+    const auto full = [&] {
+      forecast =
+          base::str(options_.on_overflow == OnOverflow::error ? "  is an error" : "  runs eagerly",
+                    ": another entry is needed, and max_entries allows ", options_.max_entries,
+                    "\n", reason, "\n");
+    };
+    const EntryTable alive = table.without(stale_in(table));
+    const runtime::Guards key = guards_of(*program_, thread, arguments, options_);
+    const SizeMarks marks = marks_in(arguments);
+    if (has_all_entries(alive) && !may_join(alive, key, marks)) {
+      full();
       return nullptr;
     }
     CaptureCounts counts;
     StageLog log("explain", {});
     count_trace();
     try {
-      EntryPtr entry = compile_entry(program_, arguments, options_, log, counts);
-      forecast =
-          base::str("  compiles a new entry (", entries, entries == 1 ? " exists, " : " exist, ",
-                    options_.max_entries, " allowed)\n", reason);
-      return entry;
+      Prepared prepared = prepare_entry(program_, arguments, options_, log, counts);
+      const Home home = home_of(alive, prepared.guards, prepared.captured, marks);
+      reason += home.other_ops + "\n";
+      if (home.entry == EntryTable::kNone && has_all_entries(alive)) {
+        reason.pop_back();
+        full();
+        return nullptr;
+      }
+      const size_t entries = alive.entry_count();
+      if (home.entry == EntryTable::kNone) {
+        forecast =
+            base::str("  compiles a new entry (", entries, entries == 1 ? " exists, " : " exist, ",
+                      options_.max_entries, " allowed)\n", reason);
+      } else {
+        const std::vector<VariantPtr> variants = alive.variants_of(home.entry);
+        forecast = base::str("  adds these sizes to entry ", home.entry, ", which has ",
+                             variants.size(), variants.size() == 1 ? " set" : " sets",
+                             " of them: the function is traced, no entry is compiled\n", reason);
+        page.variants = states_of(variants);
+      }
+      EntryPtr made =
+          finish_entry(prepared, program_, arguments, options_, sizes_vary(home, marks), log);
+      page.variants.push_back(made.get());
+      return made;
     } catch (const UnsupportedError&) {
       forecast = base::str("  ", instead, ", since it cannot be compiled:\n",
-                           error_text(std::current_exception()), reason);
+                           error_text(std::current_exception()), reason, "\n");
     } catch (const std::exception&) {
       forecast = "  raises:\n" + error_text(std::current_exception());
     }
@@ -295,86 +362,126 @@ class Function final : public detail::CompiledFunction,
   /// cannot be compiled, the entry goes, and null is returned if the call shall run eagerly.
   /// `appeared`: a closed-over leaf has its first gradient, so now a trace sees if the function
   /// asks for it.
-  EntryPtr check(const EntryPtr& entry, const libtorch::ThreadState& thread,
-                 const detail::Flat& arguments, bool appeared) {
+  VariantPtr check(const VariantPtr& variant, const libtorch::ThreadState& thread,
+                   const detail::Flat& arguments, bool appeared) {
+    const runtime::EntryState& state = *variant->state;
+    runtime::CheckSchedule& checks = variant->entry->checks;
     // It stays due: a later call has arguments that can be compared.
-    if (base::thread_has_ended || !entry->was_made_for(arguments)) {
-      if (appeared) entry->first_gradients().wait_again();
-      entry->checks().put_off();
-      return entry;
+    if (base::thread_has_ended || !state.was_made_for(arguments)) {
+      if (appeared) state.first_gradients().wait_again();
+      checks.put_off();
+      return variant;
     }
     const auto keep = shared_from_this();
     checks_.fetch_add(1, std::memory_order_relaxed);
     try {
-      verify_entry(*entry, *program_, arguments, options_);
+      verify_entry(state, *program_, arguments, options_);
     } catch (const UnsupportedError&) {
-      entry->checks().failed();
-      drop(entry);
+      checks.failed();
+      drop_entry(*variant);
       CompileRegistry::Ticket ticket =
           compiles_.begin(thread, arguments, guards_of(*program_, thread, arguments, options_));
-      if (ticket) ticket.fail(std::current_exception(), arguments, entry->lifted());
+      if (ticket) ticket.fail(std::current_exception(), arguments, state.lifted());
       return fail(std::current_exception());
     } catch (...) {
-      if (appeared) entry->first_gradients().wait_again();
-      entry->checks().failed();
+      if (appeared) state.first_gradients().wait_again();
+      checks.failed();
       throw;
     }
-    entry->checks().passed();
-    return entry;
+    checks.passed(variant->calls);
+    return variant;
   }
 
-  void drop(const EntryPtr& entry) {
+  /// What the function does by now is nothing for any of its variants.
+  void drop_entry(const Variant& variant) {
+    Table dropped;  // what it owns dies after the lock is gone
     std::unique_lock lock(mutex_);
-    stats_.evictions += static_cast<int64_t>(std::erase(entries_, entry));
+    const size_t entry = table_->entry_of(variant);
+    if (entry == EntryTable::kNone) return;
+    ++stats_.evictions;
+    dropped = std::make_shared<const EntryTable>(table_->without(table_->variants_of(entry)));
+    table_.swap(dropped);
+    lock.unlock();
   }
 
-  /// Null: the call shall run eagerly. Threads that need the same entry wait for the first of them.
-  EntryPtr compile(const libtorch::ThreadState& thread, const detail::Flat& arguments) {
+  /// Null: the call shall run eagerly. Threads that need the same variant wait for the first of
+  /// them.
+  VariantPtr compile(const libtorch::ThreadState& thread, const detail::Flat& arguments) {
     // Another thread, or the function itself, may drop the last handle to this object meanwhile.
     const auto keep = shared_from_this();
     for (;;) {
       if (auto error = compiles_.failure(thread, arguments)) return fail(error);
       // Every such call comes here: no guards of it are made, and no text about them.
-      if (is_full()) return nullptr;
+      if (is_full(thread, arguments)) return nullptr;
       CompileRegistry::Ticket ticket =
           compiles_.begin(thread, arguments, guards_of(*program_, thread, arguments, options_));
       // The thread before us may have been quicker, whether we have waited for it or not.
-      if (EntryPtr entry = find(thread, arguments)) return entry;
+      if (VariantPtr variant = find(thread, arguments)) return variant;
       if (!ticket || compiles_.failure(thread, arguments)) continue;
       return compile(thread, arguments, ticket);
     }
   }
 
-  EntryPtr compile(const libtorch::ThreadState& thread, const detail::Flat& arguments,
-                   CompileRegistry::Ticket& ticket) {
-    const std::string reason = miss_reason(thread, arguments);
-    base::log(base::LogLevel::Info, options_.name + ": miss: " + reason);
-    drop_stale();
-    int64_t number = 0;
+  /// What is known of a miss before and after its trace.
+  struct Made {
+    std::string reason;
     uint64_t generation = 0;
+    uint64_t sizes = 0;
+    SizeMarks marks{};
+    uint64_t shape_free = 0;
+    Home home{};
+  };
+
+  VariantPtr compile(const libtorch::ThreadState& thread, const detail::Flat& arguments,
+                     CompileRegistry::Ticket& ticket) {
+    drop_stale();
+    const Table table = snapshot();
+    Made made{.reason = miss_reason(*table, thread, arguments),
+              .sizes = runtime::sizes_key(arguments),
+              .marks = marks_in(arguments)};
+    const auto log_miss = [&] {
+      base::log(base::LogLevel::Info, options_.name + ": miss: " + made.reason);
+    };
+    if (has_all_entries(*table) && !may_join(*table, ticket.key(), made.marks)) {
+      log_miss();
+      return overflow(thread, arguments, *table, made.reason, ticket.key());
+    }
+    int64_t number = 0;
     {
       std::unique_lock lock(mutex_);
-      if (static_cast<int64_t>(entries_.size()) >= options_.max_entries)
-        return overflow(thread, arguments, lock);
       ++stats_.traces;
       number = next_number_++;
-      generation = generation_;
+      made.generation = generation_;
     }
     StageLog log(base::str("function", dump_number_, ".entry", number), options_.dump_dir,
                  options_.on_event);
     CaptureCounts counts;
+    std::optional<Prepared> prepared;
     std::exception_ptr error;
     try {
-      EntryPtr entry = compile_entry(program_, arguments, options_, log, counts);
-      keep(entry, reason, log, counts, generation);
+      prepared.emplace(prepare_entry(program_, arguments, options_, log, counts));
+      made.shape_free = prepared->captured.shape_free;
+      made.home = home_of(*snapshot(), prepared->guards, prepared->captured, made.marks);
+      made.reason += made.home.other_ops;
+      if (made.home.entry == EntryTable::kNone) {
+        log_miss();
+        if (const Table now = snapshot(); has_all_entries(*now))
+          return overflow(thread, arguments, *now, made.reason, ticket.key());
+      }
+      EntryPtr state = finish_entry(*prepared, program_, arguments, options_,
+                                    sizes_vary(made.home, made.marks), log);
+      VariantPtr variant = keep(std::move(state), made, log, counts);
       if (counts.unnamed_training) warn_of_training(*counts.unnamed_training);
-      return entry;
+      return variant;
     } catch (const Error&) {
+      if (!prepared) log_miss();
       if (log.ended_by_user()) throw;
       error = std::current_exception();
       // Gradients of a call: the host may be in the state of the call again next time.
-      if (!program_->is_derived()) ticket.fail(error, arguments, counts.lifted);
+      if (!program_->is_derived())
+        ticket.fail(error, arguments, prepared ? prepared->captured.joint.lifted : counts.lifted);
     } catch (const c10::Error& raised) {
+      if (!prepared) log_miss();
       // Eager may raise it, too, or not: run eagerly, the function itself tells. Not remembered, as
       // nothing is that the function raises.
       if (options_.on_unsupported == OnUnsupported::error || program_->is_derived()) throw;
@@ -385,46 +492,118 @@ class Function final : public detail::CompiledFunction,
     return fail(error);
   }
 
-  void keep(const EntryPtr& entry, const std::string& reason, const StageLog& log,
-            const CaptureCounts& counts, uint64_t generation) {
+  VariantPtr keep(EntryPtr state, const Made& made, const StageLog& log,
+                  const CaptureCounts& counts) {
     double total = 0;
     for (const auto& [stage, seconds] : log.seconds()) total += seconds;
+    std::shared_ptr<EntryShare> entry;
+    std::shared_ptr<Variant> variant;
+    std::string words;
+    Table before;        // dies after the lock is gone
+    VariantPtr dropped;  // so does this
     {
       std::unique_lock lock(mutex_);
-      Stats next = stats_;  // all or nothing, if memory runs out
-      ++next.compiles;
+      // Another thread may have made the entry meanwhile, or dropped it.
+      const size_t home = generalises() ? table_->home(state->guards(), made.shape_free, made.marks)
+                                        : EntryTable::kNone;
+      const bool is_new = home == EntryTable::kNone;
+      if (is_new) {
+        entry = std::make_shared<EntryShare>(made.shape_free, options_.verify_every);
+      } else {
+        entry = table_->newest(home).entry;
+        words = base::str("sizes ", entry->made.load(), " of entry ", home, ": ",
+                          state->guards().other_numbers(table_->newest(home).guards()));
+      }
+      variant = std::make_shared<Variant>(std::move(state), entry, made.sizes);
+      variant->last_use.store(hits_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      entry->checks.add(variant->calls, /*has_others=*/!is_new);
+      ++entry->made;
+      Stats next = stats_;               // all or nothing, if memory runs out
       next.traces += counts.traces - 1;  // the first was counted when it began
       next.zero_fallbacks += counts.zero_fallbacks;
-      next.misses.push_back({reason});
+      if (is_new) {
+        ++next.compiles;
+        next.misses.push_back({made.reason});
+      }
       for (const auto& [stage, seconds] : log.seconds()) next.seconds[stage] += seconds;
       for (const auto& [step, seconds] : log.step_seconds()) next.seconds[step] += seconds;
       // Full if other threads have compiled meanwhile.
-      if (generation == generation_ &&
-          static_cast<int64_t>(entries_.size()) < options_.max_entries) {
-        entries_.push_back(entry);
-        last_hit_.store(entries_.size() - 1, std::memory_order_relaxed);
+      if (made.generation == generation_ && !(is_new && has_all_entries(*table_))) {
+        before =
+            std::make_shared<const EntryTable>(table_->with(variant, home, made.marks, dropped));
+        table_.swap(before);
+        last_hit_.store(table_->variants().size() - 1, std::memory_order_relaxed);
       }
       stats_ = std::move(next);
     }
-    const Split& split = entry->split();
-    base::log(base::LogLevel::Info,
-              base::str(options_.name, ": compiled ",
-                        split.signature.training ? "a training" : "an inference", " entry in ",
-                        total * 1e3, " ms: ", split.forward.node_count(), " forward and ",
-                        split.backward.node_count(), " backward nodes"));
+    if (words.empty()) {
+      const Split& split = variant->state->split();
+      words = base::str("compiled ", split.signature.training ? "a training" : "an inference",
+                        " entry in ", total * 1e3, " ms: ", split.forward.node_count(),
+                        " forward and ", split.backward.node_count(), " backward nodes");
+    } else {
+      words += base::str(", in ", total * 1e3, " ms");
+    }
+    base::log(base::LogLevel::Info, options_.name + ": " + words);
+    return variant;
   }
 
-  /// Entries that can serve no call any more: they would only keep memory, and a place.
-  void drop_stale() {
-    std::vector<EntryPtr> dropped;  // what it owns dies after the lock is gone
-    std::unique_lock lock(mutex_);
-    std::vector<EntryPtr> kept;
-    for (const EntryPtr& entry : entries_) {
-      (entry->guards().is_stale() ? dropped : kept).push_back(entry);
+  /// The marks that count.
+  SizeMarks marks_in(const detail::Flat& arguments) const {
+    return generalises() ? marks_of(arguments) : SizeMarks();
+  }
+
+  bool may_join(const EntryTable& table, const runtime::Guards& key, const SizeMarks& marks) const {
+    return generalises() && !table.candidates(key, marks).empty();
+  }
+
+  Home home_of(const EntryTable& table, const runtime::Guards& guards, const Captured& captured,
+               const SizeMarks& marks) const {
+    Home home;
+    if (!generalises()) return home;
+    home.entry = table.home(guards, captured.shape_free, marks);
+    if (home.entry != EntryTable::kNone) return home;
+    for (size_t entry : table.candidates(guards, marks)) {
+      const Variant& other = table.nearest(entry, guards);
+      if (other.guards().differing_numbers(guards) == 0) continue;
+      const Difference difference =
+          other.entry->shape_free == captured.shape_free
+              ? Difference{.what = base::str("reads other tensors than entry ", entry)}
+              : op_difference(*other.state, base::str("entry ", entry), captured);
+      SizeMarks all = table.marks_of(entry);
+      all.insert(all.end(), marks.begin(), marks.end());
+      refuse_if_marked(guards, other.guards(), all, difference);
+      home.other_ops = "; " + to_string(difference);
     }
-    if (dropped.empty()) return;
-    entries_.swap(kept);
-    stats_.evictions += static_cast<int64_t>(dropped.size());
+    return home;
+  }
+
+  bool sizes_vary(const Home& home, const SizeMarks& marks) const {
+    if (!generalises()) return false;
+    return home.entry != EntryTable::kNone || options_.dynamic == Dynamic::always ||
+           std::ranges::any_of(marks,
+                               [](const SizeMark& mark) { return mark.dynamic.has_value(); });
+  }
+
+  std::vector<VariantPtr> stale_in(const EntryTable& table) const {
+    std::vector<VariantPtr> stale;
+    for (const VariantPtr& variant : table.variants()) {
+      if (variant->guards().is_stale()) stale.push_back(variant);
+    }
+    return stale;
+  }
+
+  /// Variants that can serve no call any more: they would only keep memory, and a place.
+  void drop_stale() {
+    Table before;  // dies after the lock is gone
+    std::unique_lock lock(mutex_);
+    const std::vector<VariantPtr> stale = stale_in(*table_);
+    if (stale.empty()) return;
+    before = std::make_shared<const EntryTable>(table_->without(stale));
+    table_.swap(before);
+    stats_.evictions += static_cast<int64_t>(before->entry_count() - table_->entry_count());
+    overflows_.clear();
+    lock.unlock();
   }
 
   void count_trace() {
@@ -448,7 +627,7 @@ class Function final : public detail::CompiledFunction,
                          "are guarded"));
   }
 
-  EntryPtr fail(const std::exception_ptr& error) {
+  VariantPtr fail(const std::exception_ptr& error) {
     try {
       std::rethrow_exception(error);
     } catch (const UnsupportedError& unsupported) {
@@ -460,19 +639,24 @@ class Function final : public detail::CompiledFunction,
     }
   }
 
-  EntryPtr overflow(const libtorch::ThreadState& thread, const detail::Flat& arguments,
-                    std::unique_lock<std::shared_mutex>& lock) {
-    const std::vector<EntryPtr> entries = entries_;
-    const bool first = !std::exchange(overflow_warned_, true);
-    lock.unlock();
+  VariantPtr overflow(const libtorch::ThreadState& thread, const detail::Flat& arguments,
+                      const EntryTable& table, const std::string& reason,
+                      const runtime::Guards& key) {
+    bool first = false;
+    {
+      std::unique_lock lock(mutex_);
+      first = !std::exchange(overflow_warned_, true);
+      if (generalises() && overflows_.size() < kMostOverflows)
+        overflows_.push_back(std::make_shared<const runtime::Guards>(key));
+    }
     if (!first && options_.on_overflow == OnOverflow::eager) return nullptr;
-    const size_t near = nearest(entries, thread, arguments);
-    const std::string text = base::str(
-        options_.name, " has ", entries.size(), entries.size() == 1 ? " entry" : " entries",
-        ", max_entries allows ", options_.max_entries, "; another would be needed because ",
-        miss_reason(entries, near, thread, arguments));
+    const std::string text =
+        base::str(options_.name, " has ", table.entry_count(),
+                  table.entry_count() == 1 ? " entry" : " entries", ", max_entries allows ",
+                  options_.max_entries, "; another would be needed because ", reason);
+    const VariantPtr near = nearest(table.variants(), thread, arguments);
     const std::string remedy = base::str("\n  remedy: raise Options::max_entries, or ",
-                                         entries[near]->guards().advice(thread, arguments));
+                                         near->guards().advice(thread, arguments, generalises()));
     if (options_.on_overflow == OnOverflow::error) throw UserError("call", text + remedy);
     base::warn("calls run eagerly: " + text + remedy);
     return nullptr;
@@ -483,7 +667,8 @@ class Function final : public detail::CompiledFunction,
   const int64_t dump_number_ = next_in_folder(options_.dump_dir);
   CompileRegistry compiles_;         // never entered with mutex_ held
   mutable std::shared_mutex mutex_;  // guards what follows
-  std::vector<EntryPtr> entries_;
+  Table table_ = std::make_shared<const EntryTable>();
+  std::vector<std::shared_ptr<const runtime::Guards>> overflows_;  // calls that had no place
   Stats stats_;
   uint64_t generation_ = 0;  // counts reset()
   int64_t next_number_ = 0;  // of a compile, for the names of dumps

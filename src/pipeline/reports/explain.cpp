@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "pipeline/reports/report.h"
+#include "pipeline/reports/varying_sizes.h"
 #include "pipeline/settings/environment.h"
 
 #include <fmt/format.h>
@@ -60,8 +61,8 @@ std::string input_name(const Explanation& explanation, size_t i) {
   }
 }
 
-void describe_inputs(std::ostream& out, const Explanation& explanation) {
-  const ir::Signature& signature = explanation.entry->signature();
+void describe_inputs(std::ostream& out, const Explanation& explanation,
+                     const ir::Signature& signature) {
   std::vector<Row> arguments, closed_over;
   for (size_t i = 0; i < signature.inputs.size(); ++i) {
     const ir::InputFacts& facts = signature.inputs[i];
@@ -106,9 +107,10 @@ std::string result_text(const Explanation& explanation, const ir::OutputFacts& f
   return "undefined";
 }
 
-void describe_results(std::ostream& out, const Explanation& explanation) {
+void describe_results(std::ostream& out, const Explanation& explanation,
+                      const ir::Signature& signature) {
   std::vector<Row> rows;
-  const auto& outputs = explanation.entry->signature().outputs;
+  const auto& outputs = signature.outputs;
   for (size_t i = 0; i < outputs.size(); ++i) {
     rows.push_back({base::str("result ", i), outputs[i].type ? ir::to_string(*outputs[i].type) : "",
                     result_text(explanation, outputs[i])});
@@ -117,7 +119,8 @@ void describe_results(std::ostream& out, const Explanation& explanation) {
   print_rows(out, rows, "results");
 }
 
-void describe_compiled(std::ostream& out, const Explanation& explanation) {
+void describe_compiled(std::ostream& out, const Explanation& explanation,
+                       const VaryingSizes& varying) {
   const runtime::EntryState& entry = *explanation.entry;
   const Split& split = entry.split();
   out << "\nWhat is compiled\n  "
@@ -127,8 +130,9 @@ void describe_compiled(std::ostream& out, const Explanation& explanation) {
               : "an inference entry (no result needs a gradient): " +
                     counted(static_cast<int64_t>(split.forward.node_count()), "node", "nodes"))
       << ", backend " << entry.backend_name() << "\n";
-  describe_inputs(out, explanation);
-  describe_results(out, explanation);
+  describe_inputs(out, explanation, varying.signature);
+  describe_results(out, explanation, varying.signature);
+  if (!varying.symbols.empty()) out << describe_sizes(varying, explanation.variants.size(), "  ");
   if (split.signature.training) out << describe_saved(split, "  ");
   out << describe_memory(entry, "  ");
 }
@@ -139,11 +143,12 @@ bool starts_with_any(const std::string& text, std::initializer_list<const char*>
 }
 
 /// The guards of single parameters and modules say little, and there are hundreds.
-void describe_guards(std::ostream& out, const runtime::EntryState& entry) {
+void describe_guards(std::ostream& out, const runtime::EntryState& entry,
+                     const VaryingSizes& varying) {
   out << "\nWhen this entry serves a call\n";
   int64_t tensors = 0, modules = 0;
   std::vector<std::string> lines;
-  for (std::string& text : entry.guards().texts()) {
+  for (std::string& text : entry.guards().texts(varying.words)) {
     if (starts_with_any(text, {"param \"", "buffer \"", "lifted "})) {
       ++tensors;
     } else if (starts_with_any(text, {"the module: ", "module \""})) {
@@ -179,6 +184,8 @@ void describe_settings(std::ostream& out, const Options& options) {
   } else if (!partitioner || *partitioner != &min_cut) {
     remark(set, "partitioner of your own");
   }
+  if (options.dynamic != defaults.dynamic)
+    remark(set, options.dynamic == Dynamic::never ? "dynamic = never" : "dynamic = always");
   if (options.max_entries != defaults.max_entries) {
     remark(set, base::str("max_entries = ", options.max_entries));
   }
@@ -218,10 +225,12 @@ std::vector<std::string> unnamed_parameters(const Explanation& explanation) {
 void describe_advice(std::ostream& out, const Explanation& explanation, const Options& options,
                      const Stats& stats) {
   std::vector<std::string> advice;
-  if (explanation.forecast.find(": size is ") != std::string::npos) {
-    advice.push_back(base::str("every set of sizes gets an entry of its own, at most ",
-                               options.max_entries,
-                               " (max_entries): pad to one size where sizes\n    vary a lot"));
+  if (options.dynamic == Dynamic::never &&
+      explanation.forecast.find(": size is ") != std::string::npos) {
+    advice.push_back(
+        base::str("with dynamic = never every set of sizes gets an entry of its own, "
+                  "at most ",
+                  options.max_entries, "\n    (max_entries): leave it at automatic"));
   }
   if (explanation.entry) {
     if (const auto names = unnamed_parameters(explanation); !names.empty()) {
@@ -287,8 +296,9 @@ std::string explain_page(const Explanation& explanation, const Options& options,
   std::ostringstream out;
   out << "A call of " << options.name << " with these arguments\n" << explanation.forecast;
   if (explanation.entry) {
-    describe_compiled(out, explanation);
-    describe_guards(out, *explanation.entry);
+    const VaryingSizes varying = varying_sizes(explanation.variants, *explanation.entry);
+    describe_compiled(out, explanation, varying);
+    describe_guards(out, *explanation.entry, varying);
   }
   describe_settings(out, options);
   describe_advice(out, explanation, options, stats);

@@ -11,9 +11,10 @@ namespace tandem::pipeline {
 
 /// What `explain()` has to tell.
 struct Explanation {
-  std::string forecast;                        // what the call would do and why, in lines
-  const runtime::EntryState* entry = nullptr;  // that serves it, or would; null if none does
-  std::vector<std::string> argument_names{};   // of its tensors, one each
+  std::string forecast;                                // what the call would do and why, in lines
+  const runtime::EntryState* entry = nullptr;          // variant that serves it, or would; or null
+  std::vector<const runtime::EntryState*> variants{};  // of the same entry, that one among them
+  std::vector<std::string> argument_names{};           // of its tensors, one each
 };
 
 /// One page: forecast, what is compiled, when it serves a call, settings, what is worth knowing,

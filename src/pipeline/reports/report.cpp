@@ -102,19 +102,29 @@ std::string describe_memory(const runtime::EntryState& entry, const std::string&
   return out.str();
 }
 
-std::string describe_entry(const runtime::EntryState& entry) {
+std::string describe_sizes(const VaryingSizes& varying, size_t variants,
+                           const std::string& indent) {
+  std::string text = base::str(indent, "sizes: ", variants, " sets of them so far\n");
+  for (const std::string& line : varying.legend()) text += indent + "  " + line + "\n";
+  return text;
+}
+
+std::string describe_entry(std::span<const runtime::EntryState* const> variants,
+                           const runtime::EntryState& entry) {
+  const VaryingSizes varying = varying_sizes(variants, entry);
   const Split& split = entry.split();
   std::ostringstream out;
   out << (split.signature.training ? "training" : "inference") << " entry on backend "
       << entry.backend_name() << ": " << split.forward.node_count() << " forward nodes";
   if (split.signature.training) out << ", " << split.backward.node_count() << " backward nodes";
-  out << "\n" << split.signature;
+  out << "\n" << varying.signature;
+  if (variants.size() > 1) out << describe_sizes(varying, variants.size());
   if (split.signature.training) out << describe_saved(split);
   out << entry.forward().report();
   if (split.signature.training) out << entry.backward().whole().report();
   out << describe_memory(entry);
   out << "serves a call when\n";
-  for (const std::string& guard : entry.guards().texts()) out << "  " << guard << "\n";
+  for (const std::string& guard : entry.guards().texts(varying.words)) out << "  " << guard << "\n";
   return out.str();
 }
 

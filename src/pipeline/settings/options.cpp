@@ -40,9 +40,6 @@ void require_default(bool is_default, const char* setting, const char* instead) 
   }
 }
 
-const char* word(Dynamic value) {
-  return value == Dynamic::automatic ? "dynamic = automatic" : "dynamic = always";
-}
 const char* word(IntegerSizes value) {
   return value == IntegerSizes::inferred ? "integer_sizes = inferred" : "integer_sizes = strict";
 }
@@ -79,10 +76,8 @@ void check_values(const Options& options) {
 }
 
 void check_built(const Options& options) {
-  require_default(options.dynamic == Dynamic::never, word(options.dynamic),
-                  "never, which compiles one entry per set of sizes");
   require_default(options.integer_sizes == IntegerSizes::checked, word(options.integer_sizes),
-                  "checked; sizes are constants of an entry until symbolic sizes exist");
+                  "checked: the function is traced once for each set of sizes");
   require_default(!options.memory_budget, "memory_budget",
                   "leave it out; the partitioner decides what is saved");
   require_default(!options.peak_limit_bytes, "peak_limit_bytes", "leave it out; no limit is kept");

@@ -5,6 +5,7 @@
 #include "ops/effect_marks.h"
 #include "ops/reads.h"
 #include "runtime/guards/constant_text.h"
+#include "runtime/guards/sizes_key.h"
 
 #include <algorithm>
 #include <complex>
@@ -295,23 +296,27 @@ std::string Guards::difference(const libtorch::ThreadState& thread,
   return line;
 }
 
-const char* Guards::advice(const libtorch::ThreadState& thread,
-                           const detail::Flat& arguments) const {
+const char* Guards::advice(const libtorch::ThreadState& thread, const detail::Flat& arguments,
+                           bool sizes_may_vary) const {
+  constexpr const char* kSameOps = "let the function call the same ops at every size";
   if (thread_ != thread) return "make the calls in one mode of the thread";
   if (!has_structure_of(arguments)) return "make the calls alike";
   for (size_t i = 0; i < constants_.size(); ++i) {
     const detail::Constant& constant = constants_[i];
     if (base::same_bits(constant, arguments.constants[i])) continue;
-    const bool number = std::holds_alternative<int64_t>(constant) ||
-                        std::holds_alternative<double>(constant) ||
-                        std::holds_alternative<std::complex<double>>(constant);
+    if (sizes_may_vary && varies(constant)) continue;
+    const bool number = varies(constant) || std::holds_alternative<std::complex<double>>(constant);
     return number ? "pass the number that changes as a tensor" : "make the calls alike";
   }
+  bool other_sizes = false;
   for (size_t i = 0; i < arguments_.size(); ++i) {
-    if (arguments_[i].differs_in_size(arguments.tensors[i]))
-      return "make the calls alike (pad to one size)";
+    if (arguments_[i].matches(arguments.tensors[i])) continue;
+    if (!arguments_[i].differs_in_size(arguments.tensors[i])) return "make the calls alike";
+    other_sizes = true;
   }
-  return "make the calls alike";
+  if (sizes_may_vary) return kSameOps;
+  return other_sizes ? "leave Options::dynamic at automatic, so that an entry serves other sizes"
+                     : "make the calls alike";
 }
 
 template <class Fail>
@@ -463,14 +468,19 @@ bool Guards::check_aliases(const detail::Flat& arguments, Fail&& fail) const {
   return true;
 }
 
-std::vector<std::string> Guards::texts() const {
+std::vector<std::string> Guards::texts(const VaryingWords& varying) const {
+  const auto other = [](const std::vector<std::string>& words, size_t i) {
+    return i < words.size() ? words[i] : std::string();
+  };
   std::vector<std::string> texts{thread_.to_string()};
   for (size_t i = 0; i < constants_.size(); ++i) {
-    texts.push_back(
-        base::str("constant ", i, " of the arguments is ", constant_text(constants_[i])));
+    const std::string words = other(varying.constants, i);
+    texts.push_back(base::str("constant ", i, " of the arguments is ",
+                              words.empty() ? constant_text(constants_[i]) : words));
   }
   for (size_t i = 0; i < arguments_.size(); ++i) {
-    std::string text = base::str(names_[i], ": ", arguments_[i].to_string());
+    std::string text =
+        base::str(names_[i], ": ", arguments_[i].to_string(other(varying.argument_types, i)));
     if (first_same_[i] != static_cast<int64_t>(i)) {
       text += ", the same tensor as " + names_[static_cast<size_t>(first_same_[i])];
     }

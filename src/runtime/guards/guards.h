@@ -27,6 +27,12 @@ struct Watched {
   std::vector<at::Tensor> closed_over{};  // arguments that the function closes over
 };
 
+/// Other words for constants and for types of arguments: what holds at other sizes of an entry,
+/// too. Empty: as they are in these guards.
+struct VaryingWords {
+  std::vector<std::string> constants{}, argument_types{};
+};
+
 /// When an entry may serve a call: thread state, constants, arguments, lifted tensors, aliasing
 /// between them, modules, and what the user named in the options.
 class Guards {
@@ -61,13 +67,25 @@ class Guards {
   /// entry serves the call.
   std::string difference(const libtorch::ThreadState& thread, const detail::Flat& arguments) const;
   /// What a program can do so that calls like this one need no entry of their own.
-  const char* advice(const libtorch::ThreadState& thread, const detail::Flat& arguments) const;
+  /// `sizes_may_vary`: an entry serves other sizes and numbers, too.
+  const char* advice(const libtorch::ThreadState& thread, const detail::Flat& arguments,
+                     bool sizes_may_vary) const;
+  /// Whether the two differ in no more than sizes, strides, offsets and the values of integers and
+  /// floating-point numbers. Of guards of a call before its trace nothing that a trace adds counts.
+  bool alike(const Guards& other) const;
+  bool alike_before_trace(const Guards& other) const;
+  /// Of guards that are alike: how many sizes, strides of an argument, or numbers differ.
+  size_t differing_numbers(const Guards& other) const;
+  /// Those arguments with what they are here: `argument 0 f32[7, 8], constant 1 is 4`.
+  std::string other_numbers(const Guards& other) const;
+  const std::vector<TensorGuard>& arguments() const { return arguments_; }
+  const std::vector<std::string>& names() const { return names_; }
   /// No call can ever be served again. Ops were marked as effectful since, or the program has let
   /// go of a lifted tensor or a named module: its closure must refer to another one by now. Not
   /// every such case is seen: graphs of earlier calls count as owners, too.
   bool is_stale() const;
   /// In checking order.
-  std::vector<std::string> texts() const;
+  std::vector<std::string> texts(const VaryingWords& varying = {}) const;
 
  private:
   /// The one list of checks behind both: `fail` gets a function that makes the text of the first

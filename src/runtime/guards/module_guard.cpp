@@ -204,6 +204,19 @@ std::optional<std::string> ModuleGuard::difference() const {
   return std::nullopt;
 }
 
+bool ModuleGuard::alike(const ModuleGuard& other) const {
+  const auto same = [](const One& a, const One& b) {
+    const auto same_targets = [](const auto& x, const auto& y) {
+      return std::ranges::equal(x, y, [](const Watched& one, const Watched& two) {
+        return one._unsafe_get_target() == two._unsafe_get_target();
+      });
+    };
+    return a.module == b.module && a.training == b.training && a.children == b.children &&
+           same_targets(a.parameters, b.parameters) && same_targets(a.buffers, b.buffers);
+  };
+  return std::ranges::equal(modules_, other.modules_, same);
+}
+
 std::vector<std::string> ModuleGuard::texts() const {
   std::vector<std::string> texts;
   for (const One& one : modules_) {

@@ -43,6 +43,8 @@ class ModuleGuard {
   /// What somebody has done; nothing if it holds.
   std::optional<std::string> difference() const;
   std::vector<std::string> texts() const;
+  /// Whether the two were made of the same modules in the same state.
+  bool alike(const ModuleGuard& other) const;
 
  private:
   void add(std::shared_ptr<torch::nn::Module> module, std::string path);

@@ -219,12 +219,20 @@ bool TensorGuard::differs_in_size(const at::Tensor& tensor) const {
   return defined_ && tensor.defined() && tensor.sizes() != sizes();
 }
 
-std::string TensorGuard::to_string() const {
+bool TensorGuard::alike(const TensorGuard& other) const {
+  return keys_ == other.keys_ && rank_ == other.rank_ && dtype_ == other.dtype_ &&
+         device_ == other.device_ && defined_ == other.defined_ &&
+         requires_grad_ == other.requires_grad_ && leaf_ == other.leaf_ &&
+         without_history_ == other.without_history_ && wrapped_number_ == other.wrapped_number_;
+}
+
+std::string TensorGuard::to_string(const std::string& type_text) const {
   if (!defined_) return "undefined";
-  return ir::to_string(type()) + (!requires_grad_    ? ""
-                                  : without_history_ ? ", view made without grad mode"
-                                  : leaf_            ? ", leaf that requires grad"
-                                                     : ", requires grad");
+  return (type_text.empty() ? ir::to_string(type()) : type_text) +
+         (!requires_grad_    ? ""
+          : without_history_ ? ", view made without grad mode"
+          : leaf_            ? ", leaf that requires grad"
+                             : ", requires grad");
 }
 
 }  // namespace tandem::runtime

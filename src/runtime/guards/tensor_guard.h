@@ -25,16 +25,20 @@ class TensorGuard {
   size_t distance(const at::Tensor& tensor) const;
   /// Both are tensors, of other sizes.
   bool differs_in_size(const at::Tensor& tensor) const;
-  /// `f32[4, 4], requires grad`.
-  std::string to_string() const;
+  /// Equal but for sizes and strides.
+  bool alike(const TensorGuard& other) const;
+  bool defined() const { return defined_; }
+  at::IntArrayRef sizes() const { return {geometry_.data(), rank_}; }
+  at::IntArrayRef strides() const { return {geometry_.data() + rank_, rank_}; }
+  /// Of a defined tensor.
+  ir::TensorType type() const;
+  /// `f32[4, 4], requires grad`; with another text for the type if there is one.
+  std::string to_string(const std::string& type_text = {}) const;
 
  private:
   /// Sufficient for a match, not necessary.
   bool looks_the_same(c10::TensorImpl& impl) const;
   bool matches_in_detail(const at::Tensor& tensor) const;
-  ir::TensorType type() const;
-  at::IntArrayRef sizes() const { return {geometry_.data(), rank_}; }
-  at::IntArrayRef strides() const { return {geometry_.data() + rank_, rank_}; }
 
   // Backend, layout, conjugate and negative bits, inference tensors; empty of an undefined tensor.
   uint64_t keys_ = 0;

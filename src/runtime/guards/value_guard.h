@@ -18,6 +18,8 @@ class ValueGuard {
     bool lifted = false;
     size_t index = 0;
     std::string name{};
+
+    friend bool operator==(const Side&, const Side&) = default;
   };
   ValueGuard(Side a, Side b, bool equal) : a_(std::move(a)), b_(std::move(b)), equal_(equal) {}
 
@@ -25,6 +27,7 @@ class ValueGuard {
   std::optional<std::string> mismatch(std::span<const at::Tensor> lifted,
                                       std::span<const at::Tensor> arguments) const;
   std::string to_string() const;
+  friend bool operator==(const ValueGuard&, const ValueGuard&) = default;
 
  private:
   Side a_, b_;

@@ -1,0 +1,93 @@
+#pragma once
+
+#include "pipeline/settings/size_marks.h"
+#include "runtime/check_schedule.h"
+#include "runtime/entry_state.h"
+#include "tandem/function.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+namespace tandem::pipeline {
+
+/// Of one entry. A variant more than these, and the one that was used longest ago goes: graphs and
+/// plans of a variant take memory (docs/design/0019-sizes-that-change.md has the figures).
+inline constexpr size_t kMostVariants = 64;
+
+/// What the variants of an entry have in common.
+struct EntryShare {
+  EntryShare(uint64_t shape_free_hash, int64_t verify_every)
+      : shape_free(shape_free_hash), checks(verify_every) {}
+
+  const uint64_t shape_free;  // of what was recorded; with Dynamic::never of no other entry
+  runtime::CheckSchedule checks;
+  std::atomic<int64_t> made{0};  // variants, those that went included
+};
+
+/// An entry for one set of sizes.
+struct Variant {
+  std::shared_ptr<const runtime::EntryState> state;
+  std::shared_ptr<EntryShare> entry;
+  uint64_t sizes = 0;  // its key
+  mutable runtime::CheckSchedule::Variant calls{};
+  mutable std::atomic<int64_t> last_use{0};  // on a clock that counts calls
+
+  const runtime::Guards& guards() const { return state->guards(); }
+};
+using VariantPtr = std::shared_ptr<const Variant>;
+
+/// The entries of a compiled function and their variants. A value that does not change: calls read
+/// one while another one is made.
+class EntryTable {
+ public:
+  static constexpr size_t kNone = SIZE_MAX;
+
+  /// Oldest first, of all entries.
+  const std::vector<VariantPtr>& variants() const { return variants_; }
+  size_t entry_count() const { return entries_.size(); }
+  /// Which entry the variant belongs to; kNone: it is not kept.
+  size_t entry_of(const Variant& variant) const;
+  /// Oldest first.
+  std::vector<VariantPtr> variants_of(size_t entry) const;
+  /// Of an entry.
+  VariantPtr last_used(size_t entry) const;
+  const Variant& newest(size_t entry) const;
+  /// That with the fewest other sizes and numbers.
+  const Variant& nearest(size_t entry, const runtime::Guards& guards) const;
+  const SizeMarks& marks_of(size_t entry) const { return entries_[entry].marks; }
+
+  /// The variant that serves a call, `first` being looked at first.
+  size_t find(const libtorch::ThreadState& thread, const detail::Flat& arguments,
+              size_t first) const;
+
+  /// Entries that could have a variant for a call as far as one knows before its trace.
+  std::vector<size_t> candidates(const runtime::Guards& before_trace, const SizeMarks& marks) const;
+  /// The entry to which a recording belongs, or kNone.
+  size_t home(const runtime::Guards& guards, uint64_t shape_free, const SizeMarks& marks) const;
+  /// Whether marks of the entry, or of a call, keep the call from being a variant of it.
+  bool marks_allow(size_t entry, const runtime::Guards& call, const SizeMarks& marks) const;
+
+  /// With one more variant, of the entry `home` or, if that is kNone, of a new one. If the entry
+  /// has as many as it may have, `dropped` gets another one of it.
+  EntryTable with(VariantPtr variant, size_t home, const SizeMarks& marks,
+                  VariantPtr& dropped) const;
+  /// Without those; entries that have no variant left go, too.
+  EntryTable without(const std::vector<VariantPtr>& gone) const;
+
+ private:
+  struct Entry {
+    std::shared_ptr<EntryShare> share;
+    SizeMarks marks;
+    size_t variants = 0;
+  };
+  void add_to_index(size_t variant);
+
+  std::vector<Entry> entries_;
+  std::vector<VariantPtr> variants_;
+  std::unordered_map<uint64_t, std::vector<uint32_t>> by_sizes_;
+};
+
+}  // namespace tandem::pipeline
