@@ -503,7 +503,8 @@ NUMBERS = [
     ("docs/design/0003-host-memory-of-empty.md", r"up to (\d+) bytes", "host_memory.cpp", r"kAlwaysConstant = (\d+);"),
     ("docs/design/0006-source-lines.md", r"up to (\d+) outside", "source_lines.cpp", r"kMostCalls = (\d+);"),
     ("docs/how-to/why-compiled-again.md", r"`max_entries` \((\d+)\)", "options.h", r"max_entries = (\d+);"),
-    ("docs/how-to/compile-your-training-step.md", r"`Options::max_entries` \((\d+)\)", "options.h", r"max_entries = (\d+);"),
+    ("docs/how-to/sizes-that-change.md", r"keeps (\d+) variants", "entry_table.h", r"kMostVariants = (\d+);"),
+    ("docs/reference/options.md", r"at most (\d+) variants", "entry_table.h", r"kMostVariants = (\d+);"),
 ]
 
 

@@ -44,7 +44,7 @@ class CheckSchedule {
   /// A variant that was just made, before its first call. Its trace says nothing of the others: a
   /// number that has changed since is one more that differs from size to size.
   void add(Variant& variant, bool has_others) {
-    variant.next_.store(own_next(1), std::memory_order_relaxed);
+    variant.next_.store(every_ > 0 ? every_ : own_next(1), std::memory_order_relaxed);
     variant.failures_.store(failures_.load(std::memory_order_relaxed), std::memory_order_relaxed);
     if (has_others) newest_.store(&variant, std::memory_order_relaxed);
   }
@@ -100,9 +100,8 @@ class CheckSchedule {
 
   /// Rarer than those of the entry: there may be dozens of variants.
   int64_t own_next(int64_t calls) const {
-    return every_ == automatic ? 4 * power_after(calls)
-           : every_ == 0       ? kNever
-                               : calls - calls % every_ + every_;
+    if (every_ == 0) return kNever;
+    return every_ == automatic ? 4 * power_after(calls) : calls + every_;
   }
 
   static int64_t count(std::atomic<int64_t>& calls) {

@@ -16,6 +16,9 @@ namespace {
 
 using T = at::Tensor;
 
+/// For the words about sizes and numbers: with them alone the default makes no other entry.
+const Options kFixed{.dynamic = Dynamic::never};
+
 template <class F>
 std::string last_miss(const F& function) {
   return function.stats().misses.back().reason;
@@ -31,7 +34,7 @@ TEST(Guards, SecondCallHits) {
 }
 
 TEST(Guards, EveryPropertyOfAnArgument) {
-  auto f = compile([](const T& x) { return x * 2; });
+  auto f = compile([](const T& x) { return x * 2; }, kFixed);
   f(torch::ones({2, 3}));
   f(torch::ones({2, 4}));
   EXPECT_EQ(last_miss(f), "entry 0: argument 0: size is [2, 4], compiled for [2, 3]");
@@ -71,9 +74,11 @@ TEST(Guards, Constants) {
       [](const T& x, int64_t n, const std::string& mode) { return mode == "mul" ? x * n : x + n; });
   EXPECT_EQ(f(torch::ones({1}), 3, "mul").item<float>(), 3);
   EXPECT_EQ(f(torch::ones({1}), 4, "mul").item<float>(), 4);
-  EXPECT_EQ(last_miss(f), "entry 0: constant 0 of the arguments is 4, compiled for 3");
+  EXPECT_EQ(last_miss(f), "first call: no entry yet");
+  EXPECT_EQ(f.stats().variants, 2);
   EXPECT_EQ(f(torch::ones({1}), 4, "add").item<float>(), 5);
-  EXPECT_EQ(f.stats().entries, 3);
+  EXPECT_EQ(last_miss(f), "entry 0: constant 1 of the arguments is \"add\", compiled for \"mul\"");
+  EXPECT_EQ(f.stats().entries, 2);
 }
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -82,6 +87,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 TEST(Guards, ZeroAndMinusZeroAreTwoNumbers) {
   const T x = torch::ones({1});
   const auto by_number = compile([](const T& t, double n) { return t / (t * n); });
+  const auto in_words = compile([](const T& t, double n) { return t / (t * n); }, kFixed);
   const auto by_scalar = compile([](const T& t, const at::Scalar& n) { return t / (t * n); });
   const auto by_list =
       compile([](const T& t, const std::vector<double>& n) { return t / (t * n[1]); });
@@ -95,20 +101,28 @@ TEST(Guards, ZeroAndMinusZeroAreTwoNumbers) {
     named = zero;
     const double expected = std::signbit(zero) ? -infinity : infinity;
     EXPECT_EQ(by_number(x, zero).item<double>(), expected);
+    EXPECT_EQ(in_words(x, zero).item<double>(), expected);
     EXPECT_EQ(by_scalar(x, zero).item<double>(), expected);
     EXPECT_EQ(by_list(x, {1.0, zero}).item<double>(), expected);
     EXPECT_EQ(by_complex(x, c10::complex<double>(1, zero)).item<double>(), expected);
     EXPECT_EQ(by_name(x).item<double>(), expected);
   }
-  EXPECT_EQ(last_miss(by_number), "entry 0: constant 0 of the arguments is -0.0, compiled for 0.0");
+  EXPECT_EQ(last_miss(in_words), "entry 0: constant 0 of the arguments is -0.0, compiled for 0.0");
   EXPECT_EQ(last_miss(by_complex),
             "entry 0: constant 0 of the arguments is (1.0, -0.0), compiled for (1.0, 0.0)");
   EXPECT_EQ(last_miss(by_name), "entry 0: guard_on returns -0.0, compiled for 0.0");
   for (const Stats& stats : {by_number.stats(), by_scalar.stats(), by_list.stats(),
                              by_complex.stats(), by_name.stats()}) {
-    EXPECT_EQ(stats.entries, 2);
+    EXPECT_EQ(stats.variants, 2);
     EXPECT_EQ(stats.hits, 2);
   }
+  // A number may change within an entry; complex ones, and what guard_on says, may not.
+  for (const auto& [function, entries] : {std::pair(by_number.stats(), 1),
+                                          {by_scalar.stats(), 1},
+                                          {by_list.stats(), 1},
+                                          {by_complex.stats(), 2},
+                                          {by_name.stats(), 2}})
+    EXPECT_EQ(function.entries, entries);
 }
 
 // A NaN differs from itself, but not from what the entry was compiled for.
@@ -133,7 +147,7 @@ TEST(Guards, ANanIsTheNumberItWasCompiledFor) {
 }
 
 TEST(Guards, NumbersThatDifferInTheLastDigitAreToldApartInWords) {
-  const auto f = compile([](const T& t, double n) { return t * n; });
+  const auto f = compile([](const T& t, double n) { return t * n; }, kFixed);
   f(torch::ones({1}), 0.1);
   f(torch::ones({1}), 0.1 + 1e-16);
   EXPECT_EQ(last_miss(f),
@@ -152,7 +166,7 @@ TEST(Guards, StructureOfTheArguments) {
 }
 
 TEST(Guards, NestedArgumentsAreCalledByTheirPath) {
-  auto f = compile([](int64_t n, const std::vector<T>& xs) { return xs[0] * n + xs[1]; });
+  auto f = compile([](int64_t n, const std::vector<T>& xs) { return xs[0] * n + xs[1]; }, kFixed);
   f(2, {torch::ones({2}), torch::ones({2})});
   f(2, {torch::ones({2}), torch::ones({1})});
   EXPECT_EQ(last_miss(f), "entry 0: argument 1[1]: size is [1], compiled for [2]");
@@ -246,12 +260,12 @@ TEST(Guards, ReboundHandleAndNamedValue) {
 }
 
 TEST(Guards, OverflowRunsEagerlyOrIsAnError) {
-  auto f = compile([](const T& x) { return x * 2; }, {.max_entries = 2});
+  auto f = compile([](const T& x) { return x * 2; }, {.dynamic = Dynamic::never, .max_entries = 2});
   for (int64_t n = 1; n <= 4; ++n) EXPECT_EQ(f(torch::ones({n})).sum().item<float>(), 2.0f * n);
   EXPECT_EQ(f.stats().entries, 2);
   EXPECT_EQ(f.stats().eager_calls, 2);
   auto g = compile([](const T& x) { return x * 2; },
-                   {.max_entries = 1, .on_overflow = OnOverflow::error});
+                   {.dynamic = Dynamic::never, .max_entries = 1, .on_overflow = OnOverflow::error});
   g(torch::ones({1}));
   const std::string name = "guards_test.cpp:" + std::to_string(__LINE__ - 3);
   try {
@@ -262,8 +276,8 @@ TEST(Guards, OverflowRunsEagerlyOrIsAnError) {
                  ("call: " + name +
                   " has 1 entry, max_entries allows 1; another would be needed because entry 0: "
                   "argument 0: size is [2], compiled for [1]\n"
-                  "  remedy: raise Options::max_entries, or make the calls alike (pad to one "
-                  "size)")
+                  "  remedy: raise Options::max_entries, or leave Options::dynamic at automatic, "
+                  "so that an entry serves other sizes")
                      .c_str());
   }
 }
@@ -281,7 +295,7 @@ std::string remedy_of(const Fn& fn, const Args&... arguments) {
 }
 
 TEST(Guards, TheRemedyOfAnOverflowIsForWhatChanges) {
-  const Options one{.max_entries = 1, .on_overflow = OnOverflow::error};
+  Options one{.dynamic = Dynamic::never, .max_entries = 1, .on_overflow = OnOverflow::error};
   auto scale = compile([](const T& x, double s) { return x * s; }, one);
   const T x = torch::ones({2});
   scale(x, 0.5);
@@ -291,14 +305,25 @@ TEST(Guards, TheRemedyOfAnOverflowIsForWhatChanges) {
   EXPECT_EQ(remedy_of(scale, torch::ones({3}), 0.25),
             "  remedy: raise Options::max_entries, or pass the number that changes as a tensor");
   EXPECT_EQ(remedy_of(scale, torch::ones({3}), 0.5),
-            "  remedy: raise Options::max_entries, or make the calls alike (pad to one size)");
+            "  remedy: raise Options::max_entries, or leave Options::dynamic at automatic, so that "
+            "an entry serves other sizes");
+  one.dynamic = Dynamic::automatic;
+  auto branch = compile([](const T& x) { return x.size(0) > 3 ? x.sin() : x.cos(); }, one);
+  branch(x);
+  branch(torch::ones({3}));
+  EXPECT_EQ(remedy_of(branch, torch::ones({4})),
+            "  remedy: raise Options::max_entries, or let the function call the same ops at every "
+            "size");
+  EXPECT_EQ(remedy_of(branch, torch::ones({3}, torch::kDouble)),
+            "  remedy: raise Options::max_entries, or make the calls alike");
   c10::InferenceMode mode;
   EXPECT_EQ(remedy_of(scale, x, 0.5),
             "  remedy: raise Options::max_entries, or make the calls in one mode of the thread");
 }
 
 TEST(Guards, AMissShowsTheNearestEntryAndAllThatDiffersFromIt) {
-  auto f = compile([](const T& x, const T& y, int64_t n, double s) { return (x + y) * n * s; });
+  auto f =
+      compile([](const T& x, const T& y, int64_t n, double s) { return (x + y) * n * s; }, kFixed);
   const T a = torch::ones({2, 3});
   f(a, a.clone(), 1, 0.5);
   f(torch::ones({4, 4}), torch::ones({4, 4}), 2, 0.25);
@@ -316,7 +341,8 @@ TEST(Guards, AMissShowsTheNearestEntryAndAllThatDiffersFromIt) {
 
 TEST(Guards, WithoutAPlaceLeftAnEntryThatCannotServeAnyMoreIsStillReplaced) {
   T w = torch::ones({2});
-  auto f = compile([&w](const T& x) { return x * w; }, {.max_entries = 1});
+  auto f =
+      compile([&w](const T& x) { return x * w; }, {.dynamic = Dynamic::never, .max_entries = 1});
   f(torch::ones({2}));
   f(torch::ones({1}));
   f(torch::ones({1}));

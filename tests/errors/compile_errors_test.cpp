@@ -72,14 +72,6 @@ TEST(CompileErrors, AnEmptyModule) {
 }
 
 TEST(CompileErrors, WhatIsNotBuiltYet) {
-  T x = torch::ones({2, 3});
-
-  EXPECT_EQ(error_text<UnsupportedError>([&] { mark_dynamic(x, 0, {.min = 2, .max = 512}); }),
-            "options: mark_dynamic of dimension 0 is not built yet\n"
-            "  instead: every set of sizes gets an entry of its own");
-  EXPECT_EQ(error_text<UnsupportedError>([&] { mark_static(x, 1); }),
-            "options: mark_static of dimension 1 is not built yet\n"
-            "  instead: leave it out; every size is static");
   EXPECT_EQ(error_text<UnsupportedError>([] {
               set_metadata_rule("mylib::op", [](auto operands) {
                 return std::vector<ir::TensorType>(operands.begin(), operands.end());

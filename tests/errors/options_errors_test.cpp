@@ -56,18 +56,12 @@ TEST(OptionsErrors, ValuesThatMakeNoSense) {
 }
 
 TEST(OptionsErrors, FieldsThatAreNotBuiltYet) {
-  EXPECT_EQ(text_of<UnsupportedError>({.dynamic = Dynamic::always}),
-            "options: dynamic = always is not built yet\n"
-            "  instead: never, which compiles one entry per set of sizes");
-  EXPECT_EQ(text_of<UnsupportedError>({.dynamic = Dynamic::automatic}),
-            "options: dynamic = automatic is not built yet\n"
-            "  instead: never, which compiles one entry per set of sizes");
   EXPECT_EQ(text_of<UnsupportedError>({.integer_sizes = IntegerSizes::inferred}),
             "options: integer_sizes = inferred is not built yet\n"
-            "  instead: checked; sizes are constants of an entry until symbolic sizes exist");
+            "  instead: checked: the function is traced once for each set of sizes");
   EXPECT_EQ(text_of<UnsupportedError>({.integer_sizes = IntegerSizes::strict}),
             "options: integer_sizes = strict is not built yet\n"
-            "  instead: checked; sizes are constants of an entry until symbolic sizes exist");
+            "  instead: checked: the function is traced once for each set of sizes");
   EXPECT_EQ(text_of<UnsupportedError>({.memory_budget = 0.5}),
             "options: memory_budget is not built yet\n"
             "  instead: leave it out; the partitioner decides what is saved");
@@ -138,10 +132,10 @@ TEST(OptionsErrors, AnEnvironmentVariableThatCannotBeRead) {
 }
 
 TEST(OptionsErrors, EnvironmentVariablesThatAreNotBuiltYet) {
-  EXPECT_EQ(text_of<UnsupportedError>("TANDEM_DYNAMIC", "always"),
-            "options: dynamic = always is not built yet\n"
-            "  set by:  TANDEM_DYNAMIC=always\n"
-            "  instead: never, which compiles one entry per set of sizes");
+  EXPECT_EQ(text_of<UnsupportedError>("TANDEM_INTEGER_SIZES", "strict"),
+            "options: integer_sizes = strict is not built yet\n"
+            "  set by:  TANDEM_INTEGER_SIZES=strict\n"
+            "  instead: checked: the function is traced once for each set of sizes");
 }
 
 TEST(OptionsErrors, WhatAVariableIsToBlameForNamesIt) {
@@ -158,9 +152,9 @@ TEST(OptionsErrors, WhatAVariableIsToBlameForNamesIt) {
 TEST(OptionsErrors, AVariableIsNotBlamedForTheProgram) {
   EnvironmentVariable backend("TANDEM_BACKEND", "eager");
   EXPECT_NO_THROW(compile([](const T& x) { return x; }, {.backend = "egaer"}));
-  EXPECT_EQ(text_of<UnsupportedError>({.dynamic = Dynamic::always}),
-            "options: dynamic = always is not built yet\n"
-            "  instead: never, which compiles one entry per set of sizes");
+  EXPECT_EQ(text_of<UnsupportedError>({.integer_sizes = IntegerSizes::strict}),
+            "options: integer_sizes = strict is not built yet\n"
+            "  instead: checked: the function is traced once for each set of sizes");
   EXPECT_EQ(error_text<UserError>([] {
               compile([](const T& x) { return x * 2; },
                       {.dump_dir = "/dev/null/dumps"})(torch::ones({2}));

@@ -172,6 +172,21 @@ TEST(TrainingStepPage, Penalty) {
   EXPECT_EQ(step.stats().compiles, 1);
 }
 
+TEST(SizesPage, Epoch) {
+  torch::nn::Linear net(6, 3);
+  std::vector<Batch> batches;
+  for (int64_t n : {32, 32, 32, 7})
+    batches.push_back({torch::randn({n, 2, 3}), torch::randint(3, {n})});
+  // [sizes-epoch]
+  auto loss = tandem::compile(net, [&](const at::Tensor& x, const at::Tensor& y) {
+    return F::cross_entropy(net(x.view({x.size(0), -1})), y);
+  });
+  for (const auto& [x, y] : batches) loss(x, y).backward();  // 32, 32, ..., 32, 7
+  // [end]
+  EXPECT_EQ(loss.stats().entries, 1);
+  EXPECT_EQ(loss.stats().variants, 2);
+}
+
 TEST(TrainingStepPage, Freeze) {
   auto net = make_net();
   auto step = compile_step(net);

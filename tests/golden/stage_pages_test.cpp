@@ -250,7 +250,7 @@ void add_exported(Examples& examples) {
 void add_miss(Examples& examples) {
   auto twice = tandem::compile([](const at::Tensor& x) { return x * 2; });
   twice(torch::ones({2, 3}));
-  twice(torch::ones({2, 4}));
+  twice(torch::ones({2, 3}, torch::kDouble));
   std::ostringstream out;
   out << twice.stats().misses.back() << "\n";
   examples["miss"] = out.str();

@@ -32,13 +32,16 @@ TEST(Threads, ConcurrentFirstCallsCompileOnce) {
   EXPECT_EQ(f.stats().compiles, 1);
 }
 
-TEST(Threads, DifferentSizesEachGetTheirEntry) {
+TEST(Threads, DifferentSizesShareAnEntry) {
   auto f = compile([](const T& x) { return x + 1; });
   in_threads(4, [&](int i) {
     for (int n = 0; n < 5; ++n)
       EXPECT_EQ(f(torch::ones({i + 1})).sum().item<float>(), 2.0f * (i + 1));
   });
-  EXPECT_EQ(f.stats().entries, 4);
+  EXPECT_EQ(f.stats().entries, 1);
+  EXPECT_EQ(f.stats().compiles, 1);
+  EXPECT_EQ(f.stats().variants, 4);
+  EXPECT_EQ(f.stats().traces, 4);
 }
 
 TEST(Threads, EachThreadTrainsItsOwnFunction) {
@@ -108,7 +111,8 @@ TEST(Threads, DifferentKeysCompileAtTheSameTime) {
   });
   in_threads(
       2, [&](int i) { EXPECT_EQ(f(torch::ones({i + 1})).sum().item<float>(), 2.0f * (i + 1)); });
-  EXPECT_EQ(f.stats().entries, 2);
+  EXPECT_EQ(f.stats().entries, 1);  // though neither knew of the other
+  EXPECT_EQ(f.stats().variants, 2);
 }
 
 TEST(Threads, AWaitingThreadGetsTheFailure) {
@@ -150,7 +154,7 @@ TEST(Threads, AWaitingThreadOutlivesACancelledCompile) {
 }
 
 TEST(Threads, MoreKeysThanEntriesAllowed) {
-  auto f = compile([](const T& x) { return x + 1; }, {.max_entries = 2});
+  auto f = compile([](const T& x) { return x + 1; }, {.dynamic = Dynamic::never, .max_entries = 2});
   WarningSink before = set_warning_sink([](const std::string&) {});
   in_threads(4, [&](int i) {
     for (int n = 0; n < 5; ++n)

@@ -434,11 +434,11 @@ class Function final : public detail::CompiledFunction,
 
   VariantPtr compile(const libtorch::ThreadState& thread, const detail::Flat& arguments,
                      CompileRegistry::Ticket& ticket) {
-    drop_stale();
-    const Table table = snapshot();
-    Made made{.reason = miss_reason(*table, thread, arguments),
+    Made made{.reason = miss_reason(*snapshot(), thread, arguments),
               .sizes = runtime::sizes_key(arguments),
               .marks = marks_in(arguments)};
+    drop_stale();
+    const Table table = snapshot();
     const auto log_miss = [&] {
       base::log(base::LogLevel::Info, options_.name + ": miss: " + made.reason);
     };

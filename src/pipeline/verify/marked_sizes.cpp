@@ -40,7 +40,7 @@ void refuse_if_marked(const runtime::Guards& call, const runtime::Guards& entry,
   throw UserError(
       "call",
       base::str("a size that mark_dynamic named makes the function do something else: ", where,
-                base::detail_line("ops", "it " + difference.what, 10),
+                base::detail_line("cause", "it " + difference.what, 10),
                 base::detail_line("at", ir::to_string(difference.line), 10),
                 base::detail_line("remedy",
                                   "call the same ops at every size, give mark_dynamic a range in "

@@ -74,27 +74,36 @@ size_t Guards::differing_numbers(const Guards& other) const {
   size_t count = 0;
   for (size_t i = 0; i < constants_.size(); ++i)
     count += base::same_bits(constants_[i], other.constants_[i]) ? 0 : 1;
-  for (size_t i = 0; i < arguments_.size(); ++i) {
-    const auto a = arguments_[i].sizes(), b = other.arguments_[i].sizes();
-    for (size_t k = 0; k < a.size(); ++k) count += a[k] == b[k] ? 0 : 1;
-    if (a == b && arguments_[i].strides() != other.arguments_[i].strides()) ++count;
+  const auto compare = [&](const TensorGuard& x, const TensorGuard& y) {
+    const auto a = x.sizes(), b = y.sizes();
+    for (size_t k = 0; k < std::min(a.size(), b.size()); ++k) count += a[k] == b[k] ? 0 : 1;
+    if (a == b && x.strides() != y.strides()) ++count;
+  };
+  for (size_t i = 0; i < arguments_.size(); ++i) compare(arguments_[i], other.arguments_[i]);
+  if (lifted_guards_.size() == other.lifted_guards_.size()) {
+    for (size_t i = 0; i < lifted_guards_.size(); ++i)
+      compare(lifted_guards_[i], other.lifted_guards_[i]);
   }
-  return count;
+  return count + (argument_offsets_ == other.argument_offsets_ ? 0 : 1) +
+         (lifted_offsets_ == other.lifted_offsets_ ? 0 : 1);
 }
 
 std::string Guards::other_numbers(const Guards& other) const {
   std::string text;
   const auto add = [&](const std::string& one) { text += (text.empty() ? "" : ", ") + one; };
-  for (size_t i = 0; i < arguments_.size(); ++i) {
-    const TensorGuard &a = arguments_[i], &b = other.arguments_[i];
+  const auto compare = [&](const std::string& name, const TensorGuard& a, const TensorGuard& b) {
     if (a.sizes() != b.sizes() || a.strides() != b.strides())
-      add(names_[i] + " " + ir::to_string(a.type()));
-  }
+      add(name + " " + ir::to_string(a.type()));
+  };
+  for (size_t i = 0; i < arguments_.size(); ++i)
+    compare(names_[i], arguments_[i], other.arguments_[i]);
+  for (size_t i = 0; i < lifted_guards_.size(); ++i)
+    compare(lifted_names_[i], lifted_guards_[i], other.lifted_guards_[i]);
   for (size_t i = 0; i < constants_.size(); ++i) {
     if (!base::same_bits(constants_[i], other.constants_[i]))
       add(base::str("constant ", i, " is ", constant_text(constants_[i])));
   }
-  return text;
+  return text.empty() ? "other storage offsets" : text;
 }
 
 }  // namespace tandem::runtime

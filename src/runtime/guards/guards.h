@@ -74,9 +74,9 @@ class Guards {
   /// floating-point numbers. Of guards of a call before its trace nothing that a trace adds counts.
   bool alike(const Guards& other) const;
   bool alike_before_trace(const Guards& other) const;
-  /// Of guards that are alike: how many sizes, strides of an argument, or numbers differ.
+  /// Of guards that are alike: in how many sizes, strides, offsets or numbers they differ.
   size_t differing_numbers(const Guards& other) const;
-  /// Those arguments with what they are here: `argument 0 f32[7, 8], constant 1 is 4`.
+  /// Those tensors and numbers with what they are here: `argument 0 f32[7, 8], constant 1 is 4`.
   std::string other_numbers(const Guards& other) const;
   const std::vector<TensorGuard>& arguments() const { return arguments_; }
   const std::vector<std::string>& names() const { return names_; }

@@ -276,7 +276,7 @@ TEST(Checks, ComeWhereCallsChangeBetweenEntries) {
 }
 
 TEST(Checks, BecomeFewWhereCallsAlternate) {
-  auto f = compile([](const T& x) { return x + 1; });
+  auto f = compile([](const T& x) { return x + 1; }, {.dynamic = Dynamic::never});
   for (int i = 0; i < 1000; ++i) {
     f(torch::ones({2}));
     f(torch::ones({3}));
@@ -284,6 +284,84 @@ TEST(Checks, BecomeFewWhereCallsAlternate) {
   // Of each entry at most ten by count and ten by change.
   EXPECT_LE(f.stats().checks, 40);
   EXPECT_EQ(f.stats().traces, 2);
+}
+
+// To go from one size to another is no change. Twice as many calls are one power of two more, and
+// each size is looked at by itself.
+TEST(Checks, AreThoseOfOneEntryWhereSizesAlternate) {
+  auto f = compile([](const T& x) { return x + 1; });
+  for (int i = 0; i < 1000; ++i) {
+    f(torch::ones({2}));
+    f(torch::ones({3}));
+  }
+  EXPECT_EQ(f.stats().entries, 1);
+  EXPECT_EQ(f.stats().traces, 2);
+  EXPECT_GE(f.stats().checks, 11);      // by count
+  EXPECT_LE(f.stats().checks, 11 + 4);  // one by change, three of the size that the count misses
+}
+
+TEST(Checks, AreFewWithManySizes) {
+  auto f = compile([](const T& x) { return x + 1; });
+  for (int i = 0; i < 50; ++i) {
+    for (int64_t n = 1; n <= 40; ++n) f(torch::ones({n}));
+  }
+  EXPECT_EQ(f.stats().entries, 1);
+  EXPECT_EQ(f.stats().traces, 40);
+  EXPECT_LE(f.stats().checks, 2 * 40 + 12);  // two of each size, 2000 calls in all
+}
+
+// The new size has the new number: only the old one is out of date, and calls of both alternate so
+// that every check by count would look at the new one.
+TEST(Checks, ANumberThatIsOutOfDateAtOneSizeOnly) {
+  double factor = 2;
+  auto f = compile([&](const T& x) { return x * factor; });
+  const T old_size = torch::ones({2}), new_size = torch::ones({3});
+  f(old_size);
+  factor = 0.5;
+  EXPECT_TRUE(f(new_size).equal(new_size * 0.5));
+  EXPECT_EQ(f.stats().entries, 1);
+  EXPECT_EQ(changed([&] { f(old_size); }), "mul other=2, now 0.5");
+  EXPECT_TRUE(f(new_size).equal(new_size * 0.5));
+  EXPECT_EQ(changed([&] { f(old_size); }), "mul other=2, now 0.5");
+  // Put back, it is the other one that is out of date, and known to be suspicious.
+  factor = 2;
+  EXPECT_TRUE(f(old_size).equal(old_size * 2));
+  f.reset();
+  EXPECT_TRUE(f(new_size).equal(new_size * 2));
+}
+
+TEST(Checks, AfterAFailureEverySizeIsLookedAt) {
+  double factor = 2;
+  auto f = compile([&](const T& x) { return x * factor; });
+  for (int64_t n = 1; n <= 5; ++n) f(torch::ones({n}));
+  factor = 0.5;
+  for (int64_t n = 1; n <= 5; ++n)
+    EXPECT_EQ(changed([&] { f(torch::ones({n})); }), "mul other=2, now 0.5") << n;
+  factor = 2;
+  const int64_t checks = f.stats().checks;
+  for (int64_t n = 1; n <= 5; ++n) f(torch::ones({n}));
+  EXPECT_EQ(f.stats().checks, checks + 5);
+}
+
+TEST(Checks, EachSizeThatIsCalledOftenHasItsTurn) {
+  double factor = 2;
+  auto f = compile([&](const T& x) { return x * factor; });
+  f(torch::ones({1}));
+  factor = 0.5;
+  f(torch::ones({2}));
+  factor = 2;
+  f(torch::ones({1}));  // the first after new sizes: checked, and right
+  f(torch::ones({1}));  // the 4th call; every power of two from now on falls on this size
+  const auto count = [&] {
+    int calls = 0;
+    while (changed([&] { f(torch::ones({2})); }) == "(no error)") {
+      ++calls;
+      f(torch::ones({1}));
+      if (calls == 100) break;
+    }
+    return calls;
+  };
+  EXPECT_LT(count(), 8);
 }
 
 // ---- what is no difference

@@ -124,7 +124,8 @@ class Lines {
 TEST(Log, InfoHasALinePerMissAndPerCompile) {
   Lines lines;
   EnvironmentVariable level("TANDEM_LOG", "info");
-  auto f = compile([](const T& x) { return x * 2; }, {.max_entries = 1, .name = "twice"});
+  auto f = compile([](const T& x) { return x * 2; },
+                   {.dynamic = Dynamic::never, .max_entries = 1, .name = "twice"});
   f(torch::ones({2}));
   ASSERT_EQ(lines.all.size(), 2);
   EXPECT_EQ(lines.all[0], "tandem: info: twice: miss: first call: no entry yet");
@@ -141,7 +142,39 @@ TEST(Log, InfoHasALinePerMissAndPerCompile) {
   EXPECT_EQ(lines.all[3],
             "tandem: warning: calls run eagerly: twice has 1 entry, max_entries allows 1; another "
             "would be needed because entry 0: argument 0: size is [3], compiled for [2]\n"
-            "  remedy: raise Options::max_entries, or make the calls alike (pad to one size)");
+            "  remedy: raise Options::max_entries, or leave Options::dynamic at automatic, so that "
+            "an entry serves other sizes");
+}
+
+TEST(Log, InfoHasALinePerSetOfSizes) {
+  Lines lines;
+  EnvironmentVariable level("TANDEM_LOG", "info");
+  auto f = compile([](const T& x, const T& y, int64_t n) { return x.size(1) > 8 ? x * y : x + n; },
+                   {.name = "sizes"});
+  const auto call = [&](int64_t rows, int64_t columns, int64_t n) {
+    f(torch::ones({rows, columns}), torch::ones({columns}), n);
+  };
+  call(2, 8, 1);
+  call(7, 8, 1);
+  call(7, 5, 3);
+  call(7, 8, 1);
+  ASSERT_EQ(lines.all.size(), 4);
+  EXPECT_EQ(lines.all[2].find("tandem: info: sizes: sizes 1 of entry 0: argument 0 f32[7, 8], in "),
+            0)
+      << lines.all[2];
+  EXPECT_EQ(lines.all[3].find("tandem: info: sizes: sizes 2 of entry 0: argument 0 f32[7, 5], "
+                              "argument 1 f32[5], constant 0 is 3, in "),
+            0)
+      << lines.all[3];
+  call(7, 9, 1);
+  ASSERT_EQ(lines.all.size(), 6);
+  const std::string miss = lines.all[4].substr(0, lines.all[4].find(" ("));
+  EXPECT_EQ(miss,
+            "tandem: info: sizes: miss: entry 0: argument 0: size is [7, 9], compiled for [7, 8]; "
+            "argument 1: size is [9], compiled for [8]; it calls mul where entry 0 calls add");
+  EXPECT_NE(lines.all[4].find("events_test.cpp:"), std::string::npos);
+  EXPECT_EQ(f.stats().misses.back().reason + "",
+            lines.all[4].substr(std::string("tandem: info: sizes: miss: ").size()));
 }
 
 /// What a function is called in its report.

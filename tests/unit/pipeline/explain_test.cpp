@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <map>
 #include <sstream>
 
 namespace tandem::test {
@@ -135,14 +136,106 @@ So far
 )");
   const std::string miss = f.explain(torch::ones({3}));
   EXPECT_EQ(stable(miss).find(R"(A call with these arguments
-  compiles a new entry (1 exists, 16 allowed)
+  adds these sizes to entry 0, which has 1 set of them: the function is traced, no entry is compiled
   because: entry 0: argument 0: size is [3], compiled for [2]
 )"),
             0)
       << miss;
-  EXPECT_NE(miss.find("  - every set of sizes gets an entry of its own, at most 16"),
+  EXPECT_EQ(f.stats().variants, 1);
+  auto fixed = compile([](const T& x) { return x.neg(); }, {.dynamic = Dynamic::never});
+  fixed(torch::ones({2}));
+  const std::string other = fixed.explain(torch::ones({3}));
+  EXPECT_EQ(stable(other).find(R"(A call with these arguments
+  compiles a new entry (1 exists, 16 allowed)
+  because: entry 0: argument 0: size is [3], compiled for [2]
+)"),
+            0)
+      << other;
+  EXPECT_NE(other.find("  - with dynamic = never every set of sizes gets an entry of its own, at "
+                       "most 16\n    (max_entries): leave it at automatic\n"),
             std::string::npos)
-      << miss;
+      << other;
+  EXPECT_NE(other.find("not at their default: dynamic = never\n"), std::string::npos) << other;
+}
+
+TEST(Explain, SizesOfAnEntryAreSymbols) {
+  auto f = compile([](const T& x, const T& y, int64_t n, double s) {
+    return std::pair(x.matmul(y) * n * s, x.t().sum(1));
+  });
+  for (int64_t n : {2, 7, 4}) f(torch::ones({n, 8}), torch::ones({8, n + 1}).t().t(), n, 0.5 * n);
+  const auto part = [](const std::string& page, const std::string& from, const std::string& to) {
+    const size_t start = page.find(from);
+    return page.substr(start, page.find(to, start) - start);
+  };
+  const std::string page = stable(f.explain(torch::ones({7, 8}), torch::ones({8, 8}), 7, 3.5));
+  EXPECT_EQ(part(page, "  runs entry", "\nWhat"),
+            "  runs entry 0, which exists; nothing is compiled\n");
+  EXPECT_EQ(part(page, "  arguments\n", "  memory"), R"(  arguments
+    argument 0  f32[s0, 8]
+    argument 1  f32[8, s1]
+  results
+    result 0  f32[s0, s1]  new
+    result 1  f32[8]       new
+  sizes: 3 sets of them so far
+    s0: 2 to 7
+    s1: 3 to 8
+)");
+  EXPECT_NE(page.find("  constant 0 of the arguments is s0\n"
+                      "  constant 1 of the arguments is a number that varies\n"
+                      "  argument 0: f32[s0, 8]\n"
+                      "  argument 1: f32[8, s1]\n"),
+            std::string::npos)
+      << page;
+  const std::string report = f.report();
+  EXPECT_NE(report.find("entry 0: inference entry"), std::string::npos) << report;
+  EXPECT_EQ(report.find("entry 1"), std::string::npos) << report;
+  EXPECT_NE(report.find("sizes: 3 sets of them so far\n  s0: 2 to 7\n"), std::string::npos)
+      << report;
+  EXPECT_NE(report.find("f32[s0, s1]"), std::string::npos) << report;
+  // One more set of sizes, as it would be.
+  const std::string more = stable(f.explain(torch::ones({9, 8}), torch::ones({8, 3}), 9, 0.5));
+  EXPECT_NE(more.find("  adds these sizes to entry 0, which has 3 sets of them"),
+            std::string::npos);
+  EXPECT_NE(more.find("  sizes: 4 sets of them so far\n    s0: 2 to 9\n    s1: 3 to 8\n"),
+            std::string::npos)
+      << more;
+}
+
+TEST(Explain, OtherOpsAtOtherSizes) {
+  auto f = compile([](const T& x) { return x.size(0) % 2 == 0 ? x.sin() : x.cos(); });
+  f(torch::ones({4}));
+  const std::string page = f.explain(torch::ones({3}));
+  EXPECT_EQ(stable(page).find(R"(A call with these arguments
+  compiles a new entry (1 exists, 16 allowed)
+  because: entry 0: argument 0: size is [3], compiled for [4]; it calls cos where entry 0 calls sin)"),
+            0)
+      << page;
+}
+
+TEST(Explain, OtherTensorsAtOtherSizes) {
+  std::map<int64_t, T> masks{{2, torch::ones({2})}, {3, torch::ones({3})}};
+  auto f = compile([&](const T& x) { return x * masks[x.size(0)]; });
+  f(torch::ones({2}));
+  EXPECT_EQ(stable(f.explain(torch::ones({3}))).find(R"(A call with these arguments
+  compiles a new entry (1 exists, 16 allowed)
+  because: entry 0: argument 0: size is [3], compiled for [2]; it reads other tensors than entry 0
+)"),
+            0)
+      << f.explain(torch::ones({3}));
+}
+
+// Transposed alike at every size: the strides follow from the sizes.
+TEST(Explain, StridesThatFollowFromSizes) {
+  auto f = compile([](const T& x) { return x * 2; });
+  for (int64_t n : {3, 5}) f(torch::ones({4, n}).t());
+  EXPECT_NE(f.explain(torch::ones({4, 3}).t()).find("argument 0  f32[s0, 4] (1, s0)"),
+            std::string::npos)
+      << f.explain(torch::ones({4, 3}).t());
+  for (int64_t n : {3, 5}) f(torch::ones({4, 2 * n}).slice(1, 0, n));
+  EXPECT_EQ(f.stats().entries, 1);
+  EXPECT_NE(f.explain(torch::ones({4, 3}).t()).find("argument 0  f32[s0, s1] (s2, s3)"),
+            std::string::npos)
+      << f.explain(torch::ones({4, 3}).t());
 }
 
 TEST(Explain, SaysWhichParametersNobodyGuards) {
@@ -182,7 +275,8 @@ TEST(Explain, WhatCannotBeCompiledOrIsTooMuch) {
   EXPECT_NE(wrong.explain(torch::ones({2})).find("\n  raises:\n    mat1 and mat2 shapes"),
             std::string::npos)
       << wrong.explain(torch::ones({2}));
-  auto full = compile([](const T& x) { return x * 2; }, {.max_entries = 1});
+  auto full =
+      compile([](const T& x) { return x * 2; }, {.dynamic = Dynamic::never, .max_entries = 1});
   full(torch::ones({1}));
   EXPECT_EQ(stable(full.explain(torch::ones({2}))).find(R"(A call with these arguments
   runs eagerly: another entry is needed, and max_entries allows 1

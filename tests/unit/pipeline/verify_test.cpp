@@ -116,7 +116,7 @@ TEST(Verify, EveryEntryHasItsTurn) {
 
 TEST(Verify, SeveralThreads) {
   torch::nn::Linear net(3, 2);
-  auto f = compile(net, {.verify_every = 2});
+  auto f = compile(net, {.dynamic = Dynamic::never, .verify_every = 2});
   std::vector<std::thread> threads;
   for (int64_t i = 1; i <= 3; ++i) {
     threads.emplace_back([&, i] {
