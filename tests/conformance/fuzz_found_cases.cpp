@@ -135,6 +135,12 @@ Settings raising_what_eager_raises(void (*body)()) {
   return settings;
 }
 
+Settings raises_with(const char* words) {
+  Settings settings;
+  settings.raises = words;
+  return settings;
+}
+
 Settings refused_with(const char* words) {
   Settings settings;
   settings.refused = words;
@@ -809,6 +815,14 @@ Category fuzz_found() {
                 settings.raises = "tensor a (2) must match the size of tensor b (4)";
                 return settings;
               }()),
+          judged(
+              "outer product of vectors that are none", plain({{2, 2}, {2}, {}}),
+              [](Tensors& a) -> Tensors { return {at::addr(a[0], a[1], a[2])}; },
+              raises_with("addr: Expected 1-D argument vec2, but got 0-D")),
+          judged(
+              "outer product whose sum does not fit", plain({{5}, {5}, {4}}),
+              [](Tensors& a) -> Tensors { return {at::addr(a[0], a[1], a[2])}; },
+              raises_with("The expanded size of the tensor (4) must match the existing size (5)")),
           judged(
               "second gradients of several results, where a norm of equal numbers leaves only "
               "rounding",

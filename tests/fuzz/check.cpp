@@ -263,7 +263,8 @@ Settings settings_of(const ProgramSpec& spec, const Interpreter& interpreter) {
   settings.sums_may_round = rounds || other_formula;
   settings.formulas_differ = other_formula;
   // Kernels find out, after those before them.
-  settings.kernels_raise = spec.patterns.contains(ProgramPattern::UnfitNumbers);
+  settings.kernels_raise =
+      spec.patterns.contains(ProgramPattern::UnfitNumbers) || !spec.sizes_of_calls.empty();
   settings.second_zeros_may_be_undefined =
       spec.patterns.contains(ProgramPattern::Empties) || any_op_in(spec, [](const Op& op) {
         return op.has(kLosesZeros) || op.has(kCustom) || replaces(op);
@@ -355,11 +356,14 @@ bool needs_a_copy(const Observation& compiled) {
   });
 }
 
-/// Of two errors of a call, one that is found when it is traced: sizes that do not fit. Eager comes
-/// first to the other, which is found when the call runs.
+/// Of two errors of a call, one that is found when it is traced: sizes that do not fit, elements
+/// that lie at one place. Eager comes first to the other, which is found when the call runs.
 bool raises_at_the_trace(const Observation& eager, const Observation& compiled) {
-  return eager.error.starts_with("setStorage: sizes") && !compiled.error.empty() &&
-         !compiled.touched && !compiled.refused;
+  const bool found_in_run =
+      eager.error.starts_with("setStorage: sizes") ||
+      (eager.error.starts_with("a view of a leaf Variable that requires grad is being used in") &&
+       compiled.error.find("more than one element of the written-to tensor") != std::string::npos);
+  return found_in_run && !compiled.error.empty() && !compiled.touched && !compiled.refused;
 }
 
 void note_errors(const Observation& eager, Verdict& verdict) {
