@@ -357,13 +357,19 @@ bool needs_a_copy(const Observation& compiled) {
 }
 
 /// Of two errors of a call, one that is found when it is traced: sizes that do not fit, elements
-/// that lie at one place. Eager comes first to the other, which is found when the call runs.
+/// that lie at one place. Eager comes first to the other, which is found when the call runs. Of a
+/// part that split() has not made, an undefined tensor, each has its own words.
 bool raises_at_the_trace(const Observation& eager, const Observation& compiled) {
-  const bool found_in_run =
-      eager.error.starts_with("setStorage: sizes") ||
-      (eager.error.starts_with("a view of a leaf Variable that requires grad is being used in") &&
-       compiled.error.find("more than one element of the written-to tensor") != std::string::npos);
-  return found_in_run && !compiled.error.empty() && !compiled.touched && !compiled.refused;
+  if (compiled.error.empty() || compiled.touched || compiled.refused) return false;
+  const auto eager_says = [&](const char* words) {
+    return eager.error.find(words) != std::string::npos;
+  };
+  return eager_says("setStorage: sizes") || eager_says(" is out of bounds for dimension ") ||
+         eager_says("index out of range in self") ||
+         eager_says("There were no tensor arguments to this function") ||
+         (eager_says("a view of a leaf Variable that requires grad is being used in") &&
+          compiled.error.find("more than one element of the written-to tensor") !=
+              std::string::npos);
 }
 
 void note_errors(const Observation& eager, Verdict& verdict) {

@@ -7,7 +7,7 @@
 
 #include <functional>
 #include <map>
-#include <optional>
+#include <set>
 #include <string>
 
 namespace tandem::fuzz {
@@ -33,6 +33,7 @@ class SizesCheck {
   const ProgramSpec& program_;
   const Tensors& closure_;
   std::map<std::string, int> served_{};  // state before a call, and the first call that had it
+  std::set<std::string> states_{};
   std::string difference_{};
 };
 
