@@ -291,6 +291,7 @@ constexpr OpRow kRows[] = {
     // ---- matrix products, convolution, attention ----
     other("_cdist_forward", rules::cdist_forward),
     other("addbmm", rules::addbmm),
+    other("addr", rules::addr),
     other("dot", rules::dot),
     other("vdot", rules::dot),
     other("convolution", rules::convolution),

@@ -135,6 +135,12 @@ Settings raising_what_eager_raises(void (*body)()) {
   return settings;
 }
 
+Settings raises_with(const char* words) {
+  Settings settings;
+  settings.raises = words;
+  return settings;
+}
+
 Settings refused_with(const char* words) {
   Settings settings;
   settings.refused = words;
@@ -792,6 +798,17 @@ Category fuzz_found() {
                 return {a[0].min().sqrt(), (a[0] - 2).max().abs().sqrt(), a[1].median().sqrt(),
                         a[1].nanmedian().sqrt()};
               }),
+          judged("many draws into parts with gaps", plain({{4, 7}, {17, 2}, {5, 2, 5}}),
+                 [](Tensors& a) -> Tensors {
+                   a[0].slice(1, 3, 7).normal_();
+                   a[1].select(1, 1).normal_(1, 2);
+                   a[2].transpose(0, 2).slice(0, 1, 4).normal_();
+                   return {a[0].slice(1, 0, 4).normal_(), a[2].select(1, 0).t().normal_()};
+                 }),
+          judged("many complex draws into a part with gaps", plain({{4, 4, 2}}),
+                 [](Tensors& a) -> Tensors {
+                   return {at::view_as_complex(a[0]).slice(1, 0, 3).normal_()};
+                 }),
           judged("draw into windows of a transposed argument that were written", plain({{2, 3}}),
                  [](Tensors& a) -> Tensors {
                    const at::Tensor windows = a[0].t().unfold(-2, 1, 1);
@@ -809,6 +826,14 @@ Category fuzz_found() {
                 settings.raises = "tensor a (2) must match the size of tensor b (4)";
                 return settings;
               }()),
+          judged(
+              "outer product of vectors that are none", plain({{2, 2}, {2}, {}}),
+              [](Tensors& a) -> Tensors { return {at::addr(a[0], a[1], a[2])}; },
+              raises_with("addr: Expected 1-D argument vec2, but got 0-D")),
+          judged(
+              "outer product whose sum does not fit", plain({{5}, {5}, {4}}),
+              [](Tensors& a) -> Tensors { return {at::addr(a[0], a[1], a[2])}; },
+              raises_with("The expanded size of the tensor (4) must match the existing size (5)")),
           judged(
               "second gradients of several results, where a norm of equal numbers leaves only "
               "rounding",

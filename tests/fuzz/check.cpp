@@ -2,9 +2,11 @@
 
 #include "conformance/compare.h"
 #include "conformance/observe.h"
+#include "fuzz/changing_sizes.h"
 #include "fuzz/generate.h"
 #include "fuzz/interpret.h"
 #include "fuzz/op.h"
+#include "fuzz/sizes_check.h"
 #include "support/wide_run.h"
 #include "tandem/tandem.h"
 
@@ -66,12 +68,23 @@ struct Instance {
 
   /// For call `number`.
   void prepare(int number) {
+    if (!spec.sizes_of_calls.empty()) arguments = at_sizes_of_call(spec, number);
     if (spec.host_changes) set_host(spec.host_number(number));
     for (const NewData& data : spec.new_data) {
       if (!data.after_call && number > 0) give(data, closed, number);
     }
     const bool first_apart = spec.seed % 2 == 1;
     is_apart = spec.variation == Variation::Apart && (number % 2 == 1) != first_apart;
+  }
+
+  /// Whether the arguments can be made: what is done to leaves outside may not fit their sizes.
+  bool has_inputs() const {
+    try {
+      inputs();
+    } catch (const std::exception&) {
+      return false;
+    }
+    return true;
   }
 
   /// Between call and backward.
@@ -122,6 +135,7 @@ struct Instance {
 };
 
 int calls_of(const ProgramSpec& spec) {
+  if (!spec.sizes_of_calls.empty()) return static_cast<int>(spec.sizes_of_calls.size());
   switch (spec.variation) {
     case Variation::None:
       return kCalls;
@@ -249,7 +263,8 @@ Settings settings_of(const ProgramSpec& spec, const Interpreter& interpreter) {
   settings.sums_may_round = rounds || other_formula;
   settings.formulas_differ = other_formula;
   // Kernels find out, after those before them.
-  settings.kernels_raise = spec.patterns.contains(ProgramPattern::UnfitNumbers);
+  settings.kernels_raise =
+      spec.patterns.contains(ProgramPattern::UnfitNumbers) || !spec.sizes_of_calls.empty();
   settings.second_zeros_may_be_undefined =
       spec.patterns.contains(ProgramPattern::Empties) || any_op_in(spec, [](const Op& op) {
         return op.has(kLosesZeros) || op.has(kCustom) || replaces(op);
@@ -341,6 +356,23 @@ bool needs_a_copy(const Observation& compiled) {
   });
 }
 
+/// Of two errors of a call, one that is found when it is traced: sizes that do not fit, elements
+/// that lie at one place. Eager comes first to the other, which is found when the call runs. Of a
+/// part that split() has not made, an undefined tensor, each has its own words.
+bool raises_at_the_trace(const Observation& eager, const Observation& compiled) {
+  if (compiled.error.empty() || compiled.touched || compiled.refused) return false;
+  const auto eager_says = [&](const char* words) {
+    return eager.error.find(words) != std::string::npos;
+  };
+  return eager_says("setStorage: sizes") || eager_says(" is out of bounds for dimension ") ||
+         eager_says("index out of range in self") ||
+         eager_says("There were no tensor arguments to this function") ||
+         eager_says("undefined Tensor") ||
+         (eager_says("a view of a leaf Variable that requires grad is being used in") &&
+          compiled.error.find("more than one element of the written-to tensor") !=
+              std::string::npos);
+}
+
 void note_errors(const Observation& eager, Verdict& verdict) {
   verdict.eager_raised = verdict.eager_raised || !eager.error.empty();
   for (const conformance::Record& record : eager.records) {
@@ -402,9 +434,12 @@ Verdict check(const ProgramSpec& spec) {
   settings.after_call = [&](const Inputs& inputs) { compiled.after_call(inputs); };
   bool earlier_history = false;
   const int calls = calls_of(spec);
+  const bool sizes_change = !spec.sizes_of_calls.empty();
+  SizesCheck sizes_check(spec, compiled.closure);
   for (int number = 0; number < calls; ++number) {
     eager.prepare(number);
     compiled.prepare(number);
+    if (sizes_change && !eager.has_inputs()) continue;
     if (number == kCalls) {
       eager.vary();
       compiled.vary();
@@ -427,7 +462,7 @@ Verdict check(const ProgramSpec& spec) {
     if (wider && !expected.error.empty()) break;
     if (meets_old_accumulator(spec, number, expected)) break;
     note_errors(expected, verdict);
-    const conformance::Call call = [&](Tensors& list) {
+    const conformance::Call make_call = [&](Tensors& list) {
       if (spec.mode != CallMode::OtherThread) return handle(list);
       Tensors results;
       std::exception_ptr error;
@@ -445,6 +480,11 @@ Verdict check(const ProgramSpec& spec) {
       }).join();
       if (error) std::rethrow_exception(error);
       return results;
+    };
+    const conformance::Call call = [&](Tensors& list) {
+      if (!sizes_change) return make_call(list);
+      return sizes_check.call([&] { return make_call(list); }, [&] { return handle.stats(); },
+                              number);
     };
     Observation seen = conformance::observe(program_of(compiled), call, number, settings);
     settings.sums_may_round = settings.sums_may_round || sums_may_round(expected);
@@ -464,15 +504,25 @@ Verdict check(const ProgramSpec& spec) {
     if (needs_a_copy(seen)) return verdict;
     settings.histories_grow = settings.histories_grow || earlier_history;
     earlier_history = earlier_history || gives_histories(expected);
+    if (sizes_change && raises_at_the_trace(expected, seen)) return verdict;
     for (std::string& text : conformance::differences(expected, seen, settings)) {
       verdict.differences.push_back("call " + std::to_string(number) + ": " + std::move(text));
+    }
+    if (!sizes_check.difference().empty()) {
+      verdict.differences.push_back("call " + std::to_string(number) + ": " +
+                                    sizes_check.difference());
     }
     if (!verdict.differences.empty()) {
       verdict.kind = Verdict::Kind::Failed;
       return verdict;
     }
     // Eager has done what comes before the error, to closed-over tensors and generators.
-    if (!expected.error.empty()) return verdict;
+    if (!expected.error.empty() &&
+        !(sizes_change &&
+          are_left_alike(eager.closed, compiled.closed, eager.interpreter.generator(),
+                         compiled.interpreter.generator()))) {
+      return verdict;
+    }
   }
   return verdict;
 }

@@ -22,6 +22,7 @@ void run_op(const Statement& statement, Tensors& variables, const Surroundings& 
   operands.c = statement.c;
   operands.d = statement.d;
   operands.t = statement.dtype;
+  ask_sizes(statement, variables, operands);
   if (statement.own_generator) operands.g = surroundings.generator;
   operands.host_number = surroundings.host_number;
   operands.host_tensor = surroundings.host_tensor;

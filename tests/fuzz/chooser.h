@@ -42,6 +42,7 @@ class Chooser {
   std::set<const void*> parameters{};  // tensors that came in and require grad
   bool parameters_are_related = false;
   bool may_raise = false;
+  bool sizes_change = false;  // from call to call: see changing_sizes.h
 };
 
 /// Runs one op on the variables. May raise what the op raises.

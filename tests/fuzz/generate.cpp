@@ -1,5 +1,6 @@
 #include "fuzz/generate.h"
 
+#include "fuzz/changing_sizes.h"
 #include "fuzz/chooser.h"
 #include "fuzz/interpret.h"
 #include "fuzz/op.h"
@@ -121,6 +122,7 @@ class Generator {
     program_.second_order = options.second_order && drawn;
     program_.seed = seed;
     program_.patterns = patterns_of(seed, options.patterns);
+    leave_sizes_to_others(program_.patterns);
     for (const Op& op : all_ops()) {
       if (op.pattern && op.only_in && has(*op.only_in)) pattern_ops_.push_back(&op);
     }
@@ -154,6 +156,7 @@ class Generator {
                                          Variation::NoGrad, Variation::FlipGrad, Variation::Wider});
     if (has(ProgramPattern::EntryReuse)) program_.variation = Variation::Apart;
     if (has(ProgramPattern::SetData)) draw_new_data();
+    if (has(ProgramPattern::ChangingSizes)) program_.variation = Variation::None;
     const Interpreter interpreter(program_, false);
     const Tensors arguments = interpreter.make(program_.arguments);
     const Tensors closure = interpreter.make(program_.closure);
@@ -206,6 +209,10 @@ class Generator {
 
   /// What the patterns of the program change for all of it.
   void heed_patterns() {
+    if (has(ProgramPattern::ChangingSizes)) {
+      limits_.numel = kChangingNumel;
+      limits_.largest = kChangingValue;
+    }
     if (has(ProgramPattern::EntryReuse)) weights_[Write] += 3;
     if (has(ProgramPattern::SpecialValues)) {
       limits_.special = true;
@@ -403,9 +410,12 @@ class Generator {
         if (random_.percent(70)) leaf.fill = Fill::Special;
       }
     }
+    const bool sizes_change = has(ProgramPattern::ChangingSizes) && &origin == &program_.arguments;
+    if (sizes_change) draw_changing_sizes(random_, program_);
     const Interpreter interpreter(program_, false);
     Tensors live = interpreter.make(origin);
     Chooser chooser(random_, live);
+    chooser.sizes_change = sizes_change;
     const int64_t statements = random_.between(0, 3);
     static const Ops outside = [] {
       Ops ops;
@@ -420,7 +430,7 @@ class Generator {
       Statement statement;
       statement.op = random_.one_of(outside);
       if (!statement.op->pattern(chooser, statement)) continue;
-      if (!execute(chooser, statement)) continue;
+      if (!ask_for_sizes(chooser, statement) || !execute(chooser, statement)) continue;
       origin.statements.push_back(statement);
     }
     if (has(ProgramPattern::ShortScalars)) {
@@ -435,6 +445,7 @@ class Generator {
         origin.given.push_back(*chooser.pick([](const at::Tensor&) { return true; }));
       }
     }
+    if (sizes_change) give_changing_size(chooser, origin);
   }
 
   /// Two of the operands are views of one tensor that requires grad.
@@ -656,7 +667,7 @@ class Generator {
   /// Operands that are expanded, or repeated: their gradients are sums.
   static bool sums_gradients(const Chooser& chooser, const Statement& statement) {
     for (const Statement& before : chooser.before) {
-      if (before.op->name == "refit") return true;
+      if (before.op->name.starts_with("refit")) return true;
     }
     int64_t largest = 0;
     for (int operand : statement.operands) {
@@ -726,7 +737,8 @@ class Generator {
         chooser.live.resize(variables);
       };
       if (is_excluded(*statement.op, program_.around) || !may_use(*statement.op) ||
-          makes_late_leaf(*statement.op) || !statement.op->pattern(chooser, statement)) {
+          makes_late_leaf(*statement.op) || !statement.op->pattern(chooser, statement) ||
+          !ask_for_sizes(chooser, statement)) {
         forget();
         continue;
       }
@@ -889,6 +901,7 @@ class Generator {
     Chooser chooser(random_, live);
     chooser.closed_over = closed_over_;
     chooser.may_raise = may_raise_;
+    chooser.sizes_change = has(ProgramPattern::ChangingSizes);
     note_parameters(chooser);
     block(chooser, function.statements, size, 1);
     choose_results(chooser, function);
@@ -934,6 +947,7 @@ class Generator {
     Chooser chooser(random_, live);
     chooser.closed_over = closed_over_;
     chooser.may_raise = may_raise_;
+    chooser.sizes_change = has(ProgramPattern::ChangingSizes);
     note_parameters(chooser);
     block(chooser, function.statements, size, 0);
     choose_results(chooser, function);
@@ -991,6 +1005,7 @@ class Generator {
     Function& function = program_.further;
     function.parameters = static_cast<int>(live.size());
     Chooser chooser(random_, live);
+    chooser.sizes_change = has(ProgramPattern::ChangingSizes);
     const int64_t size = random_.between(1, 4);
     for (int64_t index = 0; index < size; ++index) add_op(chooser, function.statements);
     for (size_t index = static_cast<size_t>(function.parameters); index < live.size(); ++index) {
@@ -1037,7 +1052,9 @@ ProgramSpec generate(uint64_t seed, const GenerateOptions& options) {
     try {
       Generator generator(random, seed, options);
       ProgramSpec program = generator.make();
-      if (generator.is_worth_it(random.percent(10))) return program;
+      if (generator.is_worth_it(random.percent(10)) && runs_at_other_sizes(program, random)) {
+        return program;
+      }
     } catch (const Wild&) {
     } catch (const std::exception&) {  // a view that libtorch has given up
     }

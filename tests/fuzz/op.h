@@ -74,6 +74,7 @@ std::vector<Op> layer_ops();
 std::vector<Op> shape_ops();
 std::vector<Op> in_place_ops();
 std::vector<Op> autograd_ops();
+std::vector<Op> changing_sizes_ops();
 std::vector<Op> pattern_ops();  // each belongs to a program pattern
 
 inline Tensors packed(at::Tensor tensor) { return {std::move(tensor)}; }

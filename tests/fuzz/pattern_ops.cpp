@@ -187,6 +187,7 @@ std::vector<Op> pattern_ops() {
        OP("host.tensor", floating, kPlain, x * host_tensor),
        OP("host.tensor.add", floating, kPlain, x.add(host_tensor, 2)),
        OP("host.mul_", write, kInPlace, x.mul_(host_number))});
+  add(all, ChangingSizes, changing_sizes_ops());
   return all;
 }
 

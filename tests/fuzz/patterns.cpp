@@ -1,5 +1,7 @@
 #include "fuzz/patterns.h"
 
+#include "fuzz/changing_sizes.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -224,72 +226,85 @@ bool matrices(Chooser& chooser, Statement& statement) {
   return true;
 }
 bool batches(Chooser& chooser, Statement& statement) {
-  const int64_t n = chooser.random.between(1, 2), k = chooser.random.between(1, 3);
-  fitted(chooser, statement, {{2, n, k}, {2, k, 2}, {2, n, 2}});
+  const int64_t drawn = chooser.random.between(1, 2), k = chooser.random.between(1, 3);
+  const int64_t batch = free_size(chooser, 2), n = free_size(chooser, drawn);
+  fitted(chooser, statement, {{batch, n, k}, {batch, k, 2}, {batch, n, 2}});
   return true;
 }
 bool vectors(Chooser& chooser, Statement& statement) {
-  const int64_t n = chooser.random.between(1, 5);
+  const int64_t n = free_size(chooser, chooser.random.between(1, 5));
   fitted(chooser, statement, {{n}, {n}});
   return true;
 }
 bool matrix_vector(Chooser& chooser, Statement& statement) {
-  const int64_t n = chooser.random.between(1, 3), k = chooser.random.between(1, 4);
+  int64_t n = chooser.random.between(1, 3), k = chooser.random.between(1, 4);
+  n = free_size(chooser, n);
+  k = free_size(chooser, k);
   fitted(chooser, statement, {{n, k}, {k}, {n}});
   return true;
 }
 bool outer(Chooser& chooser, Statement& statement) {
-  const int64_t n = chooser.random.between(1, 3), m = chooser.random.between(1, 3);
+  int64_t n = chooser.random.between(1, 3), m = chooser.random.between(1, 3);
+  n = free_size(chooser, n);
+  m = free_size(chooser, m);
   fitted(chooser, statement, {{n}, {m}, {n, m}});
   return true;
 }
 bool linear(Chooser& chooser, Statement& statement) {
   const int64_t k = chooser.random.between(1, 3), m = chooser.random.between(1, 3);
   if (chooser.random.percent(30)) {
-    fitted(chooser, statement, {{2, 2, k}, {m, k}, {m}});
+    fitted(chooser, statement, {{2, free_size(chooser, 2), k}, {m, k}, {m}});
   } else {
-    fitted(chooser, statement, {{2, k}, {m, k}, {m}});
+    fitted(chooser, statement, {{free_size(chooser, 2), k}, {m, k}, {m}});
   }
   return true;
 }
 bool convolution1d(Chooser& chooser, Statement& statement) {
   const int64_t channels = chooser.random.between(1, 2), out = chooser.random.between(1, 2);
-  fitted(chooser, statement, {{2, channels, 4}, {out, channels, 2}, {out}});
+  const int64_t batch = free_size(chooser, 2), length = free_size(chooser, 4);
+  fitted(chooser, statement, {{batch, channels, length}, {out, channels, 2}, {out}});
   statement.i = chooser.random.between(1, 2);
   statement.j = chooser.random.between(0, 1);
   return true;
 }
 bool convolution2d(Chooser& chooser, Statement& statement) {
   const int64_t out = chooser.random.between(1, 2);
-  fitted(chooser, statement, {{1, 2, 3, 2}, {out, 2, 2, 2}, {out}});
+  const int64_t batch = free_size(chooser, 1), height = free_size(chooser, 3);
+  fitted(chooser, statement, {{batch, 2, height, free_size(chooser, 2)}, {out, 2, 2, 2}, {out}});
   statement.i = 1;
   statement.j = chooser.random.between(0, 1);
   return true;
 }
 bool image(Chooser& chooser, Statement& statement) {
-  fitted(chooser, statement, {{1, chooser.random.between(1, 2), 3, 4}});
+  const int64_t channels = chooser.random.between(1, 2), batch = free_size(chooser, 1);
+  const int64_t height = free_size(chooser, 3), width = free_size(chooser, 4);
+  fitted(chooser, statement, {{batch, channels, height, width}});
   return true;
 }
 bool classes(Chooser& chooser, Statement& statement) {
-  const int64_t n = chooser.random.between(1, 3), count = chooser.random.between(2, 4);
+  int64_t n = chooser.random.between(1, 3);
+  const int64_t count = chooser.random.between(2, 4);
+  // Of no rows at all its kernel leaves the result as the memory was.
+  if (statement.op->name != "multi_margin_loss") n = free_size(chooser, n);
   fitted(chooser, statement, {{n, count}});
   statement.operands.push_back(chooser.indices({n}, count));
   return true;
 }
 bool last_dim(Chooser& chooser, Statement& statement) {
-  const int64_t n = chooser.random.between(2, 4);
-  fitted(chooser, statement, {{2, n}, {n}, {n}});
+  const int64_t n = free_size(chooser, chooser.random.between(2, 4));
+  fitted(chooser, statement, {{free_size(chooser, 2), n}, {n}, {n}});
   statement.sizes = {n};
   return true;
 }
 bool channels(Chooser& chooser, Statement& statement) {
-  fitted(chooser, statement, {{2, 4, chooser.random.between(1, 2)}, {4}, {4}});
+  const int64_t length = free_size(chooser, chooser.random.between(1, 2));
+  fitted(chooser, statement, {{free_size(chooser, 2), 4, length}, {4}, {4}});
   statement.i = 2;
   return true;
 }
 bool channel_state(Chooser& chooser, Statement& statement) {
   const int64_t count = chooser.random.between(1, 3);
-  fitted(chooser, statement, {{3, count}});
+  fitted(chooser, statement, {{free_size(chooser, 3), count}});
   const at::ScalarType dtype = statement.dtype;
   for (int part = 0; part < 2; ++part) {
     const auto state = chooser.pick([&](const at::Tensor& tensor) {
@@ -310,8 +325,9 @@ bool channel_state(Chooser& chooser, Statement& statement) {
   return true;
 }
 bool attention(Chooser& chooser, Statement& statement) {
-  const int64_t length = chooser.random.between(1, 2);
-  fitted(chooser, statement, {{1, 2, length, 2}, {1, 2, 2, 2}, {1, 2, 2, 2}});
+  const int64_t length = free_size(chooser, chooser.random.between(1, 2));
+  const int64_t batch = free_size(chooser, 1), keys = free_size(chooser, 2);
+  fitted(chooser, statement, {{batch, 2, length, 2}, {batch, 2, keys, 2}, {batch, 2, keys, 2}});
   return true;
 }
 

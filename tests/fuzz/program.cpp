@@ -95,6 +95,9 @@ std::string print(const ProgramSpec& program) {
   if (program.variation == Variation::FlipGrad) out << ", third call with grad flags flipped";
   if (program.variation == Variation::Wider) out << ", third call with a wider leaf";
   if (program.variation == Variation::Apart) out << ", calls with arguments in memory of their own";
+  for (size_t call = 0; call < program.sizes_of_calls.size(); ++call) {
+    out << (call == 0 ? ", sizes " : " ") << at::IntArrayRef(program.sizes_of_calls[call]);
+  }
   if (program.host_changes) out << ", host state changes";
   for (const NewData& data : program.new_data) {
     out << ", " << (data.wider ? "wider" : "other") << " data for leaf " << data.leaf

@@ -1,10 +1,12 @@
 #pragma once
 
 #include "fuzz/program_patterns.h"
+#include "fuzz/sized_numbers.h"
 
 #include <ATen/core/Generator.h>
 #include <torch/torch.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,6 +29,7 @@ struct Statement {
   std::vector<int> results{};  // where the results go; fewer than the op has: the rest is dropped
   int64_t i = 0, j = 0, k = 0;
   std::vector<int64_t> sizes{};
+  std::vector<SizedNumber> sized{};  // of i, j, k and sizes: those that are asked for at run time
   double c = 0, d = 0;
   at::ScalarType dtype = at::kDouble;
   bool own_generator = false;  // draws from the program's generator, not the default one
@@ -90,6 +93,9 @@ enum class CallMode { InGraph, Epilogue, OtherThread };
 /// entry. Apart: of four calls every other one gets arguments that share no memory.
 enum class Variation { None, NoGrad, FlipGrad, Wider, Apart };
 
+/// What stands in the leaves of arguments for the sizes that change from call to call.
+inline constexpr std::array<int64_t, 2> kChangingSizes = {23, 29};
+
 struct ProgramSpec {
   uint64_t seed = 0;
   PatternSet patterns{};
@@ -113,6 +119,8 @@ struct ProgramSpec {
     return call % 2 == 1 ? 2 : 1.5;
   }
   std::vector<NewData> new_data{};
+  /// Call by call, what each of kChangingSizes is. Empty: nothing changes.
+  std::vector<std::array<int64_t, kChangingSizes.size()>> sizes_of_calls{};
 };
 
 /// The statements one per line, for people.

@@ -42,6 +42,8 @@ constexpr std::array kPatterns = {
     PatternRow{
         ProgramPattern::SetData, "set_data", true,
         "leaves get other data, of other sizes, too: between calls, between call and backward"},
+    PatternRow{ProgramPattern::ChangingSizes, "changing_sizes", true,
+               "several calls, with arguments of other sizes; programs ask for sizes"},
 };
 
 }  // namespace

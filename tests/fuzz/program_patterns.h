@@ -22,7 +22,8 @@ enum class ProgramPattern {
   UnfitNumbers,
   Empties,
   HostState,
-  SetData
+  SetData,
+  ChangingSizes
 };
 
 using PatternSet = std::set<ProgramPattern>;

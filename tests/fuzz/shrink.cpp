@@ -21,6 +21,7 @@ void rename(Statements& statements, const std::function<int(int)>& name) {
     for (Statement& statement : list) {
       for (int& operand : statement.operands) operand = name(operand);
       for (int& result : statement.results) result = name(result);
+      rename_asked(statement, name);
     }
   });
 }
@@ -29,6 +30,7 @@ bool uses(const Statements& statements, int variable) {
   for (const Statement& statement : statements) {
     if (std::ranges::find(statement.operands, variable) != statement.operands.end() ||
         std::ranges::find(statement.results, variable) != statement.results.end() ||
+        std::ranges::count(variables_asked(statement), variable) > 0 ||
         uses(statement.body, variable)) {
       return true;
     }
@@ -40,9 +42,11 @@ bool uses(const Statements& statements, int variable) {
 void drop_readers(Statements& statements, std::set<int>& defined) {
   Statements kept;
   for (Statement& statement : statements) {
-    const bool readable = std::ranges::all_of(
-        statement.operands, [&](int operand) { return defined.contains(operand); });
-    if (!readable) continue;
+    const auto is_defined = [&](int variable) { return defined.contains(variable); };
+    if (!std::ranges::all_of(statement.operands, is_defined) ||
+        !std::ranges::all_of(variables_asked(statement), is_defined)) {
+      continue;
+    }
     drop_readers(statement.body, defined);
     const bool block = statement.kind != StatementKind::Op && statement.kind != StatementKind::Call;
     if (block && statement.body.empty()) continue;
@@ -233,6 +237,33 @@ bool drop_new_data(ProgramSpec& program, size_t number) {
   return true;
 }
 
+bool drop_sizes_of_call(ProgramSpec& program, size_t number) {
+  if (number >= program.sizes_of_calls.size() || program.sizes_of_calls.size() == 1) return false;
+  program.sizes_of_calls.erase(program.sizes_of_calls.begin() + static_cast<int64_t>(number));
+  return true;
+}
+
+/// One of the sizes is the same in all calls; then it does not change at all.
+bool settle_size(ProgramSpec& program, size_t number) {
+  auto& calls = program.sizes_of_calls;
+  if (calls.empty() || number >= kChangingSizes.size()) return false;
+  const int64_t first = calls[0][number];
+  const bool settled =
+      std::ranges::all_of(calls, [&](const auto& sizes) { return sizes[number] == first; });
+  for (auto& sizes : calls) sizes[number] = first;
+  if (!settled) return true;
+  for (Leaf& leaf : program.arguments.leaves) {
+    std::ranges::replace(leaf.sizes, kChangingSizes[number], first);
+  }
+  return true;
+}
+
+/// A number that was asked for is what it was when the program was made.
+bool settle_number(ProgramSpec& program, size_t number) {
+  return with_statement(program, number,
+                        [](Part&, Statements& list, size_t at) { list[at].sized.clear(); });
+}
+
 bool simplify_leaf(ProgramSpec& program, size_t number) {
   for (Origin* origin : {&program.arguments, &program.closure}) {
     if (number < origin->leaves.size()) {
@@ -295,9 +326,10 @@ bool simplify_modes(ProgramSpec& program, size_t number) {
 
 ProgramSpec shrink(const ProgramSpec& program,
                    const std::function<bool(const ProgramSpec&)>& still_fails) {
-  constexpr Step kSteps[] = {simplify_modes, drop_statement,    bypass_statement, unwrap_block,
-                             shorten_loop,   own_generator_off, drop_result,      drop_argument,
-                             drop_new_data,  drop_leaf,         simplify_leaf,    shrink_leaf};
+  constexpr Step kSteps[] = {simplify_modes, drop_statement,     bypass_statement, unwrap_block,
+                             shorten_loop,   own_generator_off,  drop_result,      drop_argument,
+                             drop_new_data,  drop_sizes_of_call, settle_size,      settle_number,
+                             drop_leaf,      simplify_leaf,      shrink_leaf};
   ProgramSpec best = program;
   const auto key = [](const ProgramSpec& spec) { return print(spec); };
   for (bool smaller = true; smaller;) {

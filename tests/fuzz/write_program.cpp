@@ -1,5 +1,6 @@
 #include "fuzz/write_program.h"
 
+#include "fuzz/changing_sizes.h"
 #include "fuzz/custom_functions.h"
 #include "fuzz/write_text.h"
 
@@ -236,7 +237,7 @@ int main() {
       std::function<Tensors(Tensors)>([&](Tensors list) { return compiled.function(list); }), options);
   int differences = 0;
   for (int call = 0; call < kCalls; ++call) {
-    varied = kApart ? call % 2 == kFirstApart : call == 2;
+@before the call@    varied = kApart ? call % 2 == kFirstApart : call == 2;
     const Seen expected = observe(eager, [&](Tensors list) { return eager.function(list); }, call);
     const Seen found = observe(compiled, [&](Tensors list) {
       Tensors results;
@@ -254,11 +255,43 @@ int main() {
       return results;
     }, call);
     differences += compare(expected, found, call);
-  }
+@after the call@  }
   std::cout << (differences ? "differs from eager\n" : "like eager\n");
   return differences ? 1 : 0;
 }
 )";
+
+/// Where each call has sizes of its own: before it, and after it. What is done to leaves outside
+/// may not fit the sizes; and when eager raises it may have done something to what comes after.
+constexpr std::string_view kBeforeCall = "@before the call@", kAfterCall = "@after the call@";
+constexpr const char* kSizesBefore = R"(    current_call = call;
+    try {
+      Tensors all, arguments;
+      eager.arguments(all, arguments);
+    } catch (const std::exception&) {
+      continue;
+    }
+    const int64_t compiles = handle.stats().compiles;
+)";
+constexpr const char* kSizesAfter = R"(    const bool alone = eager.closed.empty() && !kHostChanges;
+    if (expected.facts.back().first == "the call") {
+      if (alone && at::equal(eager.generator.get_state(), compiled.generator.get_state())) continue;
+      break;
+    }
+    const std::vector<int64_t> now(kSizes[call], std::end(kSizes[call]));
+    if (!served.insert(now).second && alone && handle.stats().compiles != compiles) {
+      std::cout << "call " << call << ": a needless compile\n";
+      ++differences;
+    }
+)";
+
+std::string tail_of(const ProgramSpec& program) {
+  const bool sizes_change = !program.sizes_of_calls.empty();
+  std::string text = kTail;
+  text.replace(text.find(kBeforeCall), kBeforeCall.size(), sizes_change ? kSizesBefore : "");
+  text.replace(text.find(kAfterCall), kAfterCall.size(), sizes_change ? kSizesAfter : "");
+  return text;
+}
 
 std::string variable(int number) { return "v" + std::to_string(number); }
 
@@ -319,12 +352,12 @@ void write_function(std::ostream& out, const std::string& name, const Function& 
   out << "    return {" << names(function.results) << "};\n  }\n";
 }
 
-std::string leaf_text(const Leaf& leaf, const std::string& wider,
+std::string leaf_text(const ProgramSpec& program, const Leaf& leaf, const std::string& wider,
                       const std::string& requires_grad) {
   std::ostringstream out;
   out << "leaf({";
   for (size_t dim = 0; dim < leaf.sizes.size(); ++dim) {
-    out << (dim ? ", " : "") << leaf.sizes[dim];
+    out << (dim ? ", " : "") << size_text(program, leaf.sizes[dim]);
     if (dim == 0) out << wider;
   }
   out << "}, at::k" << c10::toString(leaf.dtype) << ", " << requires_grad
@@ -344,12 +377,13 @@ void write_new_data(std::ostream& out, const ProgramSpec& program) {
     out << "    if (" << (data.after_call ? "after_call" : "!after_call && number > 0") << ") {\n"
         << "      torch::manual_seed(300 + " << (data.after_call ? "10" : "number") << ");\n      "
         << (data.closed_over ? "closed" : "all") << '[' << data.leaf << "].set_data("
-        << leaf_text(leaf, data.wider ? " + 1" : "", "false") << ");\n    }\n";
+        << leaf_text(program, leaf, data.wider ? " + 1" : "", "false") << ");\n    }\n";
   }
   out << "  }\n";
 }
 
-void write_origin(std::ostream& out, const Origin& origin, Variation variation) {
+void write_origin(std::ostream& out, const ProgramSpec& program, const Origin& origin,
+                  Variation variation) {
   int count = static_cast<int>(origin.leaves.size());
   for (int number = 0; number < count; ++number) {
     const Leaf& leaf = origin.leaves[static_cast<size_t>(number)];
@@ -358,7 +392,7 @@ void write_origin(std::ostream& out, const Origin& origin, Variation variation) 
                        (at::isFloatingType(leaf.dtype) || at::isComplexType(leaf.dtype));
     out << "    at::Tensor " << variable(number) << " = "
         << leaf_text(
-               leaf, wider ? " + (varied ? 1 : 0)" : "",
+               program, leaf, wider ? " + (varied ? 1 : 0)" : "",
                std::string(leaf.requires_grad ? "true" : "false") + (flips ? " != varied" : ""))
         << ";\n";
   }
@@ -393,7 +427,8 @@ std::string write_program(const ProgramSpec& program, const std::vector<std::str
   for (const std::string& text : why) {
     out << "//   " << text.substr(0, text.find('\n')).substr(0, 160) << '\n';
   }
-  out << kHead << '\n' << kCustomFunctions << "\n\n";
+  out << kHead << (program.sizes_of_calls.empty() ? "" : "#include <set>\n") << '\n'
+      << kCustomFunctions << "\n\n";
   out << "constexpr bool kSecondOrder = " << (program.second_order ? "true" : "false") << ";\n";
   out << "constexpr bool kOtherThread = "
       << (program.mode == CallMode::OtherThread ? "true" : "false") << ";\n";
@@ -412,11 +447,20 @@ std::string write_program(const ProgramSpec& program, const std::vector<std::str
       << "constexpr int kFirstApart = " << (program.seed % 2 == 1 ? 0 : 1) << ";\n"
       << "constexpr const char* kBackend = \"" << chosen_backend() << "\";\n"
       << "constexpr int kCalls = "
-      << (apart                                  ? 4
+      << (!program.sizes_of_calls.empty()        ? program.sizes_of_calls.size()
+          : apart                                ? 4
           : program.variation == Variation::None ? 2
                                                  : 3)
       << ";\n"
       << "bool varied = false;  // the third call, or every other one\n";
+  if (!program.sizes_of_calls.empty()) {
+    out << "constexpr int64_t kSizes[kCalls][" << kChangingSizes.size() << "] = {";
+    for (const auto& sizes : program.sizes_of_calls) {
+      out << (&sizes == program.sizes_of_calls.data() ? "{" : ", {") << sizes[0] << ", " << sizes[1]
+          << "}";
+    }
+    out << "};\nint current_call = 0;\nstd::set<std::vector<int64_t>> served;\n";
+  }
   out << "void around(const std::function<void()>& body) {\n";
   if (program.around == Around::NoGrad) out << "  const at::NoGradGuard mode;\n";
   if (program.around == Around::Inference) out << "  const c10::InferenceMode mode;\n";
@@ -437,9 +481,12 @@ std::string write_program(const ProgramSpec& program, const std::vector<std::str
         << "    inner_.push_back(body" << index << ");\n";
   }
   out << "  }\n\n  void arguments(Tensors& all, Tensors& given) {\n";
-  write_origin(out, program.arguments, program.variation);
+  if (!program.sizes_of_calls.empty()) {
+    out << "    const auto& sizes = kSizes[current_call];\n";
+  }
+  write_origin(out, program, program.arguments, program.variation);
   out << "  }\n  void make_closure(Tensors& all, Tensors& given) {\n";
-  write_origin(out, program.closure, Variation::None);
+  write_origin(out, program, program.closure, Variation::None);
   out << "  }\n";
   for (size_t index = 0; index < program.inner.size(); ++index) {
     const Function& function = program.inner[index];
@@ -451,7 +498,7 @@ std::string write_program(const ProgramSpec& program, const std::vector<std::str
   write_function(out, "further", program.further, static_cast<size_t>(program.further.parameters));
   out << "\n  at::Generator generator = at::detail::createCPUGenerator(" << program.seed << ");\n"
       << "  Tensors closed, closure;\n  std::vector<std::function<Tensors(Tensors)>> inner_;\n};\n";
-  out << kTail;
+  out << tail_of(program);
   return out.str();
 }
 

@@ -20,10 +20,11 @@ std::string number(double value) {
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
-std::string list(const std::vector<int64_t>& values) {
+std::string list(const Statement& statement) {
   std::string text = "at::IntArrayRef({";
-  for (size_t index = 0; index < values.size(); ++index) {
-    text += (index ? ", " : "") + std::to_string(values[index]);
+  for (size_t index = 0; index < statement.sizes.size(); ++index) {
+    text +=
+        (index ? ", " : "") + number_text(statement, Place::Sizes, index, statement.sizes[index]);
   }
   return text + "})";
 }
@@ -38,12 +39,12 @@ std::string meaning(std::string_view name, const Statement& statement) {
   if (name == "y") return operand(1);
   if (name == "z") return operand(2);
   if (name == "w") return operand(3);
-  if (name == "i") return std::to_string(statement.i);
-  if (name == "j") return std::to_string(statement.j);
-  if (name == "k") return std::to_string(statement.k);
+  if (name == "i") return number_text(statement, Place::I, 0, statement.i);
+  if (name == "j") return number_text(statement, Place::J, 0, statement.j);
+  if (name == "k") return number_text(statement, Place::K, 0, statement.k);
   if (name == "c") return number(statement.c);
   if (name == "d") return number(statement.d);
-  if (name == "s") return list(statement.sizes);
+  if (name == "s") return list(statement);
   if (name == "t") return std::string("at::k") + c10::toString(statement.dtype);
   if (name == "g") {
     return statement.own_generator ? "std::optional<at::Generator>(generator)"

@@ -1,3 +1,4 @@
+#include "ops/metadata/kernel_answers.h"
 #include "ops/rules/rules.h"
 
 namespace tandem::ops::rules {
@@ -70,6 +71,16 @@ Results addbmm(const MetaCall& call) {
               a->sizes[2] == b->sizes[1] && self->dtype == a->dtype && a->dtype == b->dtype;
   if (!fits || !broadcast(self->sizes, {a->sizes[1], b->sizes[2]})) return std::nullopt;
   return answer(contiguous(*self, {a->sizes[1], b->sizes[2]}));
+}
+
+/// libtorch's Meta kernel is made of other ops, and raises what those raise.
+Results addr(const MetaCall& call) {
+  Args args(call);
+  const TensorType *self = args.tensor("self"), *a = args.tensor("vec1"), *b = args.tensor("vec2");
+  if (a->rank() != 1 || b->rank() != 1) return try_on_zeros(call);
+  const Sizes sizes = {a->sizes[0], b->sizes[0]};
+  if (broadcast(self->sizes, sizes) != sizes) return try_on_zeros(call);
+  return std::nullopt;
 }
 
 Results eig(const MetaCall& call) {

@@ -121,6 +121,7 @@ Results solve_triangular(const MetaCall& call);
 Results cdist_forward(const MetaCall& call);
 Results pdist_forward(const MetaCall& call);
 Results addbmm(const MetaCall& call);
+Results addr(const MetaCall& call);
 Results eig(const MetaCall& call);
 Results geqrf(const MetaCall& call);
 Results matrix_exp(const MetaCall& call);

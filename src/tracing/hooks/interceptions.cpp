@@ -716,6 +716,12 @@ constexpr Interception kRows[] = {
      .instead = add_nothing,
      .why = "Functionalization asks the in-place op for metadata, and libtorch's Meta kernel then "
             "looks at the first slice of what is added."},
+    {.name = "draw into gaps",
+     .stop = Stop::BeforeRecording,
+     .ops = "aten::normal_functional",
+     .instead = draw_into_gaps,
+     .why = "Comes from normal_(), which draws 16 numbers at once only where the memory has no "
+            "gaps. What functionalization fills never has any."},
 
     {.name = "no part of the program",
      .stop = Stop::Recording,

@@ -9,9 +9,14 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/as_strided.h>
 #include <ATen/ops/as_strided_scatter.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/contiguous.h>
 #include <ATen/ops/new_zeros.h>
+#include <ATen/ops/normal.h>
 #include <ATen/ops/permute.h>
+#include <ATen/ops/reshape.h>
+#include <ATen/ops/t.h>
+#include <ATen/ops/view.h>
 
 #include <algorithm>
 #include <numeric>
@@ -40,17 +45,39 @@ bool same_strides(at::IntArrayRef sizes, at::IntArrayRef a, at::IntArrayRef b) {
   return true;
 }
 
+/// Dimensions as they lie in memory, and the way back.
+struct Order {
+  explicit Order(at::IntArrayRef strides) : dims(strides.size()), inverse(strides.size()) {
+    std::iota(dims.begin(), dims.end(), 0);
+    std::ranges::stable_sort(dims, [&](int64_t a, int64_t b) {
+      return strides[static_cast<size_t>(a)] > strides[static_cast<size_t>(b)];
+    });
+    for (size_t i = 0; i < dims.size(); ++i) {
+      inverse[static_cast<size_t>(dims[i])] = static_cast<int64_t>(i);
+    }
+  }
+  std::vector<int64_t> dims, inverse;
+};
+
 /// The memory without gaps, its dimensions in another order.
 at::Tensor in_order_of(const at::Tensor& value, at::IntArrayRef strides) {
-  std::vector<int64_t> order(strides.size()), inverse(strides.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, [&](int64_t a, int64_t b) {
-    return strides[static_cast<size_t>(a)] > strides[static_cast<size_t>(b)];
-  });
-  for (size_t i = 0; i < order.size(); ++i) {
-    inverse[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  const Order order(strides);
+  return value.permute(order.dims).contiguous().permute(order.inverse);
+}
+
+/// So many numbers, drawn one after the other: into memory that does not lie in rows.
+at::Tensor drawn_one_by_one(const BoxedCall& call, int64_t count) {
+  const auto draw = [&](const at::Tensor& into) {
+    return at::normal_functional(into, call.operand(1).toDouble(), call.operand(2).toDouble(),
+                                 call.operand(3).toOptional<at::Generator>());
+  };
+  const at::Tensor& like = call.operand(0).toTensor();
+  if (count == 1) return draw(like.new_zeros({1}));
+  if (count % 2 == 1) {
+    const at::Tensor first = drawn_one_by_one(call, count - 1);
+    return at::cat({first, drawn_one_by_one(call, 1)});
   }
-  return value.permute(order).contiguous().permute(inverse);
+  return draw(like.new_zeros({2, count / 2}).t()).t().reshape({count});
 }
 
 at::Tensor with_gaps(const at::Tensor& value, at::IntArrayRef strides) {
@@ -68,6 +95,21 @@ struct Strides {
 };
 
 }  // namespace
+
+bool draw_into_gaps(BoxedCall& call) {
+  constexpr int64_t kDrawnAtOnce = 16;
+  const at::Tensor written = call.operand(0).toTensor();
+  const int64_t numbers = written.numel() * (written.is_complex() ? 2 : 1);
+  if (numbers < kDrawnAtOnce || !written.is_cpu() || written.is_contiguous() ||
+      written.is_non_overlapping_and_dense()) {
+    return false;
+  }
+  const Order order(written.strides());
+  std::vector<int64_t> sizes;
+  for (int64_t dim : order.dims) sizes.push_back(written.size(dim));
+  call.answer(drawn_one_by_one(call, written.numel()).view(sizes).permute(order.inverse));
+  return true;
+}
 
 bool writes_one_tensor(const c10::OperatorHandle& op) {
   return !is_in_place_view(op) && (is_in_place(op) || has_one_out_argument(op));

@@ -21,4 +21,8 @@ std::any note_order_of_windows(BoxedCall& call);
 /// Lays what the windows are put together to out in that order.
 void restore_order_of_windows(BoxedCall& call, std::any& left);
 
+/// Fills memory with gaps as eager does, one number after the other: what functionalization fills
+/// has none, and there the kernel draws 16 at once. False: there are no gaps, or fewer numbers.
+bool draw_into_gaps(BoxedCall& call);
+
 }  // namespace tandem::tracing

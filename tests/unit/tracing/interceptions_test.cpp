@@ -550,6 +550,19 @@ void an_index_of_nothing() {
   EXPECT_TRUE(has(recorded(torch::ones({0, 2}), add), "aten.index_add"));
 }
 
+void draw_into_gaps() {
+  const auto draw = [](int64_t columns) {
+    return recorded(torch::ones({4, 7}), [=](const T& x) {
+      const T whole = x.clone();
+      whole.narrow(1, 0, columns).normal_();
+      return whole;
+    });
+  };
+  EXPECT_TRUE(has(draw(4), "aten.t"));
+  EXPECT_FALSE(has(draw(7), "aten.t"));  // no gaps
+  EXPECT_FALSE(has(draw(3), "aten.t"));  // fewer than are drawn at once
+}
+
 void refuse_writes_to_one_place() {
   BelowFunctionalization below;
   const T memory = below.traced({12}), rows = below.traced({2, 4}), apart = below.traced({3, 4});
@@ -605,6 +618,7 @@ const std::map<std::string_view, void (*)()>& tests() {
       {"round the numbers of products in place", round_the_numbers_of_products_in_place},
       {"shares of a gradient", shares_of_a_gradient},
       {"an index of nothing", an_index_of_nothing},
+      {"draw into gaps", draw_into_gaps},
       {"no part of the program", no_part_of_the_program},
       {"factories asked for shapes", factories_asked_for_shapes},
       {"no look for NaN", no_look_for_nan},
