@@ -19,6 +19,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace tandem::tracing {
@@ -39,6 +40,8 @@ struct Retrace {
   std::vector<at::Tensor> met_before{};
   /// Inputs without grad that are views of one tensor got a history by a write to one of them.
   bool group_all_views = false;
+  /// Called without grad mode, the function has switched it on and written a view.
+  bool switches_grad_on = false;
 };
 
 /// A closed-over tensor, and the argument that the function shall see in its place.
@@ -146,9 +149,12 @@ class Inputs {
   static bool has_borrowed(const StandIn& stand_in);
 
  private:
-  RelatedViews related_views() const;
+  bool writes_may_give_histories(const Retrace& retrace) const;
+  bool has_written_view_with_grad() const;
+  RelatedViews related_views(const Retrace& retrace) const;
   void find_groups(const detail::Flat& arguments);
   void add_group(std::span<const at::Tensor> members);
+  bool may_be_written(const ir::Descriptor& role) const;
   size_t equal_members(const Group& group, const at::Tensor& real) const;
   void add(const at::Tensor& real, ir::Descriptor role, std::string name);
   void borrow_counter(StandIn& stand_in);
@@ -177,6 +183,7 @@ class Inputs {
   std::unordered_map<const c10::TensorImpl*, size_t> position_;  // by real tensor
   std::unordered_map<const c10::TensorImpl*, size_t> stands_at_;  // by stand-in
   std::unordered_map<size_t, at::Tensor> replaced_;               // closed-over, by position
+  std::unordered_set<size_t> closed_over_;  // which of the arguments replace closed-over tensors
   std::vector<ir::EqualityFacts> equalities_;
   HostMemory host_memory_;
   MirroredHistories histories_;
