@@ -96,6 +96,7 @@ std::string print(const ProgramSpec& program) {
   if (program.variation == Variation::Wider) out << ", third call with a wider leaf";
   if (program.variation == Variation::Apart) out << ", calls with arguments in memory of their own";
   if (program.host_changes) out << ", host state changes";
+  if (program.new_histories) out << ", new histories before the calls";
   for (const NewData& data : program.new_data) {
     out << ", " << (data.wider ? "wider" : "other") << " data for leaf " << data.leaf
         << (data.closed_over ? " of the closure " : " ")

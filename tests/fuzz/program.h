@@ -113,6 +113,9 @@ struct ProgramSpec {
     return call % 2 == 1 ? 2 : 1.5;
   }
   std::vector<NewData> new_data{};
+  /// Before each call but the first, closed-over tensors that are no leaves get another history:
+  /// the gradients of a call then end before the call before, which has kept no copies.
+  bool new_histories = false;
 };
 
 /// The statements one per line, for people.

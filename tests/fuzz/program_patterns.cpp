@@ -42,6 +42,8 @@ constexpr std::array kPatterns = {
     PatternRow{
         ProgramPattern::SetData, "set_data", true,
         "leaves get other data, of other sizes, too: between calls, between call and backward"},
+    PatternRow{ProgramPattern::NewHistories, "new_histories", true,
+               "closed-over tensors get a history of their own before each call"},
 };
 
 }  // namespace

@@ -22,7 +22,8 @@ enum class ProgramPattern {
   UnfitNumbers,
   Empties,
   HostState,
-  SetData
+  SetData,
+  NewHistories
 };
 
 using PatternSet = std::set<ProgramPattern>;

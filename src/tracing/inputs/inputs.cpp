@@ -67,7 +67,6 @@ Inputs::Inputs(Recording& recording, InputOptions options)
     : recording_(recording),
       options_(std::move(options)),
       in_inference_mode_(c10::InferenceMode::is_enabled()),
-      with_grad_(c10::GradMode::is_enabled()),
       host_memory_(recording),
       first_sequence_number_(at::sequence_number::peek()) {
   for (const auto& [impl, role] : options_.known) {
@@ -113,7 +112,7 @@ detail::Flat Inputs::add_arguments(const detail::Flat& arguments,
 
 /// Without grad mode no write does, unless the function switches it on.
 bool Inputs::writes_may_give_histories(const Retrace& retrace) const {
-  return with_grad_ || retrace.switches_grad_on;
+  return options_.with_grad || retrace.switches_grad_on;
 }
 
 RelatedViews Inputs::related_views(const Retrace& retrace) const {
@@ -426,7 +425,8 @@ bool Inputs::has_written_view_with_grad() const {
 }
 
 std::optional<Retrace> Inputs::retrace() const {
-  Retrace retrace = options_.retrace;
+  if (options_.retrace.is_second_run) return std::nullopt;
+  Retrace retrace{.is_second_run = true};
   const size_t first_late = argument_count_ + retrace.met_before.size();
   bool needed = false;
   if (!writes_may_give_histories(retrace) && has_written_view_with_grad())
@@ -447,8 +447,7 @@ std::optional<Retrace> Inputs::retrace() const {
     // A differentiable write to one view of a tensor gives all of its views a history.
     if ((got_history(a) || got_history(b)) && ops::root_of(a.real).is_same(ops::root_of(b.real))) {
       note(i, j);
-      needed = needed || !options_.retrace.group_all_views;
-      retrace.group_all_views = true;
+      retrace.group_all_views = needed = true;
     }
   };
   for (const auto& [storage, neighbours] : on_storage_) {

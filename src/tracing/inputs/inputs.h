@@ -11,6 +11,7 @@
 #include "tracing/lines/stack_walk.h"
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
 
 #include <deque>
 #include <exception>
@@ -42,6 +43,8 @@ struct Retrace {
   bool group_all_views = false;
   /// Called without grad mode, the function has switched it on and written a view.
   bool switches_grad_on = false;
+  /// There is no third run.
+  bool is_second_run = false;
 };
 
 /// A closed-over tensor, and the argument that the function shall see in its place.
@@ -55,6 +58,8 @@ struct InputOptions {
   KnownTensors known{};
   std::vector<std::string> names{};  // of the arguments, for errors: one per tensor
   Retrace retrace{};
+  /// The grad mode in which the function begins. A backward that traces it again has another one.
+  bool with_grad = c10::GradMode::is_enabled();
   /// How many tensors of the arguments the function itself takes. A function of its gradients takes
   /// more, which nobody writes.
   size_t own_tensors = std::numeric_limits<size_t>::max();
@@ -139,7 +144,7 @@ class Inputs {
   /// Inputs that the function compared by value, as positions among the stand-ins.
   const std::vector<ir::EqualityFacts>& equalities() const { return equalities_; }
   /// What a trace that takes the place of this one must know from the start, if this one is worth
-  /// nothing.
+  /// nothing. A second one is what it is.
   std::optional<Retrace> retrace() const;
   /// For errors: `argument 1`, `parameter "fc.weight"`.
   std::string name_of(const StandIn& stand_in) const;
@@ -165,7 +170,7 @@ class Inputs {
 
   Recording& recording_;
   const InputOptions options_;
-  const bool in_inference_mode_, with_grad_;  // the caller, when the trace began
+  const bool in_inference_mode_;  // the caller, when the trace began
   size_t argument_count_ = 0;
   std::deque<StandIn> stand_ins_;
   std::vector<uint32_t> real_versions_;  // of their real tensors, when they were met
