@@ -83,10 +83,11 @@ Tensors of_halves(const Tensors& a) {
 at::Tensor gradient_of_halves(const std::function<Tensors(const Tensors&)>& f, bool with_grad) {
   torch::manual_seed(30);
   const at::Tensor of = leaf({4, 2}), w = leaf({2, 2}), base = of * 1.5;
+  const Tensors arguments{base.slice(0, 0, 2), base.slice(0, 2, 4), w};
   Tensors results;
   {
     const at::AutoGradMode mode(with_grad);
-    results = f({base.slice(0, 0, 2), base.slice(0, 2, 4), w});
+    results = f(arguments);
   }
   w.set_data(torch::randn({2, 2}));
   return torch::autograd::grad({results[0].sum() + results[1].sum()}, {of})[0];
