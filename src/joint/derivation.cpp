@@ -72,8 +72,12 @@ class HistoryMap {
     if (!tensor.is_group()) return tensor;
     const int64_t input =
         inputs_[static_cast<size_t>(derivation_.of.groups[index].members.front())];
-    return CallTensor::group(
-        input < 0 ? -1 : reading_.signature.inputs[static_cast<size_t>(input)].group);
+    if (input < 0) return CallTensor::group(-1);
+    const int64_t group = reading_.signature.inputs[static_cast<size_t>(input)].group;
+    // Otherwise the gradients that end at the base would be left out without a word.
+    TANDEM_CHECK(group >= 0, "joint", "what a call writes as a view of a base stands by itself in ",
+                 "the trace of its gradients");
+    return CallTensor::group(group);
   }
 
   const signature::Reading& reading_;

@@ -118,17 +118,20 @@ Captured capture_in(std::optional<tracing::Trace>& trace, const Program& program
   const std::vector<tracing::Replacement> replacements = program.replacements();
   Captured captured;
   const auto run = [&](tracing::Retrace retrace) {
-    trace.emplace(arguments,
-                  tracing::InputOptions{.known = known_tensors(options),
-                                        .names = names,
-                                        .retrace = std::move(retrace),
-                                        .own_tensors = program.own_tensors(arguments),
-                                        .met_earlier = program.met_leaves->all()},
-                  replacements);
+    trace.emplace(
+        arguments,
+        tracing::InputOptions{.known = known_tensors(options),
+                              .names = names,
+                              .retrace = std::move(retrace),
+                              .with_grad = program.is_derived() ? program.thread.grad_mode
+                                                                : c10::GradMode::is_enabled(),
+                              .own_tensors = program.own_tensors(arguments),
+                              .met_earlier = program.met_leaves->all()},
+        replacements);
     log.time("trace", [&] { captured.run = run_program(program, *trace); });
   };
   run({});
-  if (std::optional<tracing::Retrace> retrace = trace->inputs().retrace()) {
+  if (std::optional<tracing::Retrace> retrace = std::move(captured.run.retrace)) {
     // Stand-ins that were made apart cannot be made to share writes later, so the function runs
     // again.
     trace.reset();

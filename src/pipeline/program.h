@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,8 @@ struct Program {
 
 /// What one run of a program is known by afterwards.
 struct ProgramRun {
+  /// Another run has to take the place of this one, of which nothing else is known.
+  std::optional<tracing::Retrace> retrace{};
   std::vector<tracing::UserCall> calls{};  // of the function itself, in order
   /// Tells one run of the function from another (fingerprint.h).
   uint64_t fingerprint = 0;

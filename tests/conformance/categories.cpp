@@ -39,6 +39,7 @@ std::vector<Category> all_categories() {
       fuzz_found(),
       interplay(),
       leaf_views(),
+      closed_over_views(),
       partial_backwards(),
       exchanged_data(),
       lazy_views(),

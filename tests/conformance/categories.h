@@ -13,6 +13,7 @@ Category batch_norm_buffers();
 Category beyond_peer();
 Category cache();
 Category checkpoints();
+Category closed_over_views();
 Category common_subexpressions();
 Category compiled_optimizers();
 Category custom_functions();

@@ -73,6 +73,17 @@ bool lacks_derivative(const std::string& text) {
          text.find(" is not implemented") != std::string::npos;
 }
 
+/// A kernel that does not know the dtype.
+bool lacks_kernel(const std::string& text) {
+  return text.find("\" not implemented for '") != std::string::npos;
+}
+
+/// A gradient that does not fit what it is the gradient of.
+bool is_misfit(const std::string& text) {
+  return text.find(" returned an invalid gradient at index ") != std::string::npos ||
+         text.find("Expected isFloatingType(grad.scalar_type())") != std::string::npos;
+}
+
 /// Some errors begin with the name of the node that made a view: a custom function's in eager, ours
 /// here. expand() prints the kind of its operand, which has no memory while a call is recorded.
 std::string without_node(std::string text) {
@@ -118,9 +129,9 @@ std::string difference(const Record& eager, const Record& compiled, const Settin
           (lacks_derivative(compiled.text) && modified(eager))) {
         return "";
       }
-      // Or a formula whose gradient has the wrong size.
-      if (eager.text.find(kModified) != std::string::npos &&
-          compiled.text.find(" returned an invalid gradient at index ") != std::string::npos) {
+      // Or a formula whose gradient does not fit.
+      if ((eager.text.find(kModified) != std::string::npos || lacks_kernel(eager.text)) &&
+          is_misfit(compiled.text)) {
         return "";
       }
       const std::string beginning = without_node(eager.text).substr(0, kErrorPrefix);

@@ -71,6 +71,28 @@ Case unless_decomposed(Case one) {
   return one;
 }
 
+/// One half of a tensor is written, the other multiplied by what `w` holds and what it held.
+Tensors of_halves(const Tensors& a) {
+  const at::AutoGradMode grad_mode(true);
+  const at::Tensor transposed = a[2].t();
+  a[0].mul_(2);
+  return {a[1] * transposed * a[2], a[0] * a[2]};
+}
+
+/// Of both results, in what the halves are made of, after `w` got other data.
+at::Tensor gradient_of_halves(const std::function<Tensors(const Tensors&)>& f, bool with_grad) {
+  torch::manual_seed(30);
+  const at::Tensor of = leaf({4, 2}), w = leaf({2, 2}), base = of * 1.5;
+  const Tensors arguments{base.slice(0, 0, 2), base.slice(0, 2, 4), w};
+  Tensors results;
+  {
+    const at::AutoGradMode mode(with_grad);
+    results = f(arguments);
+  }
+  w.set_data(torch::randn({2, 2}));
+  return torch::autograd::grad({results[0].sum() + results[1].sum()}, {of})[0];
+}
+
 at::Tensor written(const at::Tensor& w, double by) {
   const torch::NoGradGuard no_grad;
   w.mul_(by);
@@ -128,6 +150,18 @@ Category exchanged_data() {
              x.set_data(torch::full({3}, 7.));
              EXPECT_TRUE(torch::autograd::grad({eager}, {x})[0].eq(0).all().item<bool>());
              EXPECT_TRUE(torch::autograd::grad({y}, {x})[0].eq(0).all().item<bool>());
+           }},
+          // The backward traces the function without grad mode, and must find what belongs
+          // together.
+          {"read in both ways by a function that writes one of two views",
+           [](Session&) {
+             for (const bool with_grad : {true, false}) {
+               const auto f = compile_boxed([](Tensors a) { return of_halves(a); });
+               // The first call has kept no copy of what it writes.
+               EXPECT_THROW(gradient_of_halves(f, with_grad), UserError);
+               EXPECT_TRUE(test::same_bits(gradient_of_halves(of_halves, with_grad),
+                                           gradient_of_halves(f, with_grad)));
+             }
            }},
           judged(
               "switched off by the call", leaves({{3}, {3}}),

@@ -72,6 +72,27 @@ Settings refused() {
   return settings;
 }
 
+/// The caller is in no-grad mode. Only the run shows that a write gives views another history.
+Settings called_without_grad(int64_t traces) {
+  Settings settings = run_twice();
+  settings.traces = settings.epilogue_traces = traces;
+  settings.around = in_no_grad_mode;
+  return settings;
+}
+
+/// Views of a tensor without grad, and what gives one of them a history.
+Inputs halves_without_grad() {
+  const at::Tensor base = torch::randn({4, 2}), leaf = torch::randn({2, 2}).requires_grad_();
+  Inputs inputs{halves(base), {leaf}, {base}};
+  inputs.arguments.push_back(leaf);
+  return inputs;
+}
+
+Tensors write_first_with_grad(Tensors& a) {
+  const at::AutoGradMode grad_mode(true);
+  return {a[0].tanh_(), a[1].sin()};
+}
+
 Tensors write_both(const Tensors& closed, Tensors& a) {
   const at::Tensor first = closed[0].unsqueeze(0).mul_(0.75);
   closed[1].mul_(2);
@@ -162,6 +183,60 @@ Category parted_views() {
           judged(
               "arguments of two dtypes, read", [] { return as_arguments(real_and_complex_half); },
               [](Tensors& a) -> Tensors { return {a[0].exp(), at::view_as_real(a[1]).sin()}; }),
+          judged(
+              "arguments, one written in grad mode by a call without",
+              [] { return as_arguments(halves); }, write_first_with_grad, called_without_grad(2)),
+          judged(
+              "arguments, one written in grad mode by a call without, the other returned",
+              [] { return as_arguments(halves); },
+              [](Tensors& a) -> Tensors {
+                const at::AutoGradMode grad_mode(true);
+                a[0].tanh_();
+                return {a[1]};
+              },
+              called_without_grad(2)),
+          judged(
+              "arguments without grad, one given a history by a call without grad mode",
+              halves_without_grad,
+              [](Tensors& a) -> Tensors {
+                const at::AutoGradMode grad_mode(true);
+                a[0].mul_(a[2]);
+                return {a[1].sin(), a[0] * 2};
+              },
+              called_without_grad(2)),
+          {"closed-over halves, one written in grad mode by a call without",
+           [](Session& session) {
+             session.judge(closing_over(halves,
+                                        [](const Tensors& closed, Tensors& a) -> Tensors {
+                                          const at::AutoGradMode grad_mode(true);
+                                          closed[0].mul_(0.5);
+                                          return {closed[1].sin(), closed[0] * a[0]};
+                                        }),
+                           called_without_grad(2));
+           }},
+          judged(
+              "a lone half, written in grad mode by a call without",
+              [] {
+                Inputs inputs = as_arguments(halves);
+                inputs.arguments.pop_back();
+                return inputs;
+              },
+              [](Tensors& a) -> Tensors {
+                const at::AutoGradMode grad_mode(true);
+                const at::Tensor before = a[0].exp();
+                return {a[0].tanh_(), before};
+              },
+              called_without_grad(2)),
+          // Without grad mode a write gives nobody a history: no second run.
+          judged(
+              "arguments, one written by a call without grad mode",
+              [] { return as_arguments(halves); },
+              [](Tensors& a) -> Tensors {
+                a[0].tanh_();
+                const at::AutoGradMode grad_mode(true);
+                return {a[0].sin(), a[1].exp()};
+              },
+              called_without_grad(1)),
           // Nobody writes: no second run.
           {"closed-over halves, read",
            [](Session& session) {

@@ -35,6 +35,23 @@ constexpr double kRoundingEps = 1 << 14;
 /// The same where values have gone through bfloat16, of whose eps.
 constexpr double kRoundingBFloat16Eps = 16;
 
+/// To tensors that are no leaves, from one of the leaves, which come first.
+void give_histories(const Tensors& tensors, size_t leaves) {
+  const at::AutoGradMode grad_mode(true);
+  for (at::Tensor tensor : tensors) {
+    if (!tensor.defined() || !tensor.requires_grad() || tensor.is_leaf() || tensor.is_view()) {
+      continue;
+    }
+    for (size_t leaf = 0; leaf < leaves; ++leaf) {
+      const at::Tensor& from = tensors[leaf];
+      if (!from.requires_grad() || from.is_complex() != tensor.is_complex()) continue;
+      tensor.detach_();
+      tensor.add_(from.flatten().slice(0, 0, 1).sum());
+      break;
+    }
+  }
+}
+
 /// The program with what it closes over.
 struct Instance {
   Instance(const ProgramSpec& spec, bool compiled) : spec(spec), interpreter(spec, compiled) {
@@ -45,6 +62,7 @@ struct Instance {
 
   Inputs inputs() const {
     Inputs inputs;
+    if (gives_histories) give_histories(closed, spec.closure.leaves.size());
     const Tensors variables = interpreter.make(arguments);
     inputs.arguments = given(arguments, variables);
     if (is_apart) {
@@ -73,6 +91,7 @@ struct Instance {
     for (const NewData& data : spec.new_data) {
       if (!data.after_call && number > 0) give(data, closed, number);
     }
+    gives_histories = spec.new_histories && number > 0;
     const bool first_apart = spec.seed % 2 == 1;
     is_apart = spec.variation == Variation::Apart && (number % 2 == 1) != first_apart;
   }
@@ -131,7 +150,7 @@ struct Instance {
   Interpreter interpreter;
   Origin arguments = spec.arguments;
   Tensors closed{}, closure{};
-  bool is_apart = false;
+  bool is_apart = false, gives_histories = false;
 };
 
 int calls_of(const ProgramSpec& spec) {

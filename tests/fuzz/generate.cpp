@@ -143,7 +143,7 @@ class Generator {
       origin(program_.arguments, random_.between(1, 3));
     }
     const bool closes_over = random_.percent(35);
-    if (closes_over || has(ProgramPattern::SetData)) {
+    if (closes_over || has(ProgramPattern::SetData) || has(ProgramPattern::NewHistories)) {
       origin(program_.closure, random_.between(1, 2));
     }
     program_.mode = random_.percent(25)  ? CallMode::Epilogue
@@ -228,6 +228,7 @@ class Generator {
       weights_[Reduction] += 3;
     }
     program_.host_changes = has(ProgramPattern::HostState);
+    program_.new_histories = has(ProgramPattern::NewHistories);
     limits_.empty = has(ProgramPattern::Empties);
     // A mean of nothing is no number.
     limits_.special = limits_.special || limits_.empty || has(ProgramPattern::UnfitNumbers);

@@ -99,6 +99,7 @@ std::string print(const ProgramSpec& program) {
     out << (call == 0 ? ", sizes " : " ") << at::IntArrayRef(program.sizes_of_calls[call]);
   }
   if (program.host_changes) out << ", host state changes";
+  if (program.new_histories) out << ", new histories before the calls";
   for (const NewData& data : program.new_data) {
     out << ", " << (data.wider ? "wider" : "other") << " data for leaf " << data.leaf
         << (data.closed_over ? " of the closure " : " ")

@@ -121,6 +121,9 @@ struct ProgramSpec {
   std::vector<NewData> new_data{};
   /// Call by call, what each of kChangingSizes is. Empty: nothing changes.
   std::vector<std::array<int64_t, kChangingSizes.size()>> sizes_of_calls{};
+  /// Before each call but the first, closed-over tensors that are no leaves get another history:
+  /// the gradients of a call then end before the call before, which has kept no copies.
+  bool new_histories = false;
 };
 
 /// The statements one per line, for people.

@@ -44,6 +44,8 @@ constexpr std::array kPatterns = {
         "leaves get other data, of other sizes, too: between calls, between call and backward"},
     PatternRow{ProgramPattern::ChangingSizes, "changing_sizes", true,
                "several calls, with arguments of other sizes; programs ask for sizes"},
+    PatternRow{ProgramPattern::NewHistories, "new_histories", true,
+               "closed-over tensors get a history of their own before each call"},
 };
 
 }  // namespace

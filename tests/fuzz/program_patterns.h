@@ -23,7 +23,8 @@ enum class ProgramPattern {
   Empties,
   HostState,
   SetData,
-  ChangingSizes
+  ChangingSizes,
+  NewHistories
 };
 
 using PatternSet = std::set<ProgramPattern>;

@@ -314,7 +314,10 @@ bool simplify_modes(ProgramSpec& program, size_t number) {
     case 5:
       program.host_changes = false;
       return true;
-    case 6:  // fails nowhere if it is still called
+    case 6:
+      program.new_histories = false;
+      return true;
+    case 7:  // fails nowhere if it is still called
       program.inner.clear();
       return true;
     default:

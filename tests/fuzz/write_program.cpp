@@ -61,6 +61,18 @@ inline at::Tensor apart(const at::Tensor& tensor) {
   return tensor.is_leaf() ? tensor.detach().clone().requires_grad_(tensor.requires_grad())
                           : tensor.clone();
 }
+/// To tensors that are no leaves, from one of the leaves, which come first.
+inline void give_histories(const Tensors& tensors, size_t leaves) {
+  for (at::Tensor tensor : tensors) {
+    if (!tensor.defined() || !tensor.requires_grad() || tensor.is_leaf() || tensor.is_view()) continue;
+    for (size_t i = 0; i < leaves; ++i) {
+      if (!tensors[i].requires_grad() || tensors[i].is_complex() != tensor.is_complex()) continue;
+      tensor.detach_();
+      tensor.add_(tensors[i].flatten().slice(0, 0, 1).sum());
+      break;
+    }
+  }
+}
 )";
 
 constexpr const char* kTail = R"(
@@ -378,6 +390,10 @@ void write_new_data(std::ostream& out, const ProgramSpec& program) {
         << "      torch::manual_seed(300 + " << (data.after_call ? "10" : "number") << ");\n      "
         << (data.closed_over ? "closed" : "all") << '[' << data.leaf << "].set_data("
         << leaf_text(program, leaf, data.wider ? " + 1" : "", "false") << ");\n    }\n";
+  }
+  if (program.new_histories) {
+    out << "    if (!after_call && number > 0) give_histories(closed, "
+        << program.closure.leaves.size() << ");\n";
   }
   out << "  }\n";
 }

@@ -67,7 +67,6 @@ Inputs::Inputs(Recording& recording, InputOptions options)
     : recording_(recording),
       options_(std::move(options)),
       in_inference_mode_(c10::InferenceMode::is_enabled()),
-      with_grad_(c10::GradMode::is_enabled()),
       host_memory_(recording),
       first_sequence_number_(at::sequence_number::peek()) {
   for (const auto& [impl, role] : options_.known) {
@@ -89,6 +88,7 @@ detail::Flat Inputs::add_arguments(const detail::Flat& arguments,
                                    std::span<const Replacement> replacements) {
   detail::Flat seen;
   seen.constants = arguments.constants;
+  for (const Replacement& one : replacements) closed_over_.insert(one.argument);
   find_groups(arguments);
   for (size_t i = 0; i < arguments.tensors.size(); ++i) {
     const at::Tensor& real = arguments.tensors[i];
@@ -110,14 +110,18 @@ detail::Flat Inputs::add_arguments(const detail::Flat& arguments,
   return seen;
 }
 
-/// Without grad mode no write gives anybody a history.
-RelatedViews Inputs::related_views() const {
-  if (!with_grad_) return RelatedViews::None;
-  return options_.retrace.group_all_views ? RelatedViews::OfAll : RelatedViews::OfTensorsWithGrad;
+/// Without grad mode no write does, unless the function switches it on.
+bool Inputs::writes_may_give_histories(const Retrace& retrace) const {
+  return options_.with_grad || retrace.switches_grad_on;
+}
+
+RelatedViews Inputs::related_views(const Retrace& retrace) const {
+  if (retrace.group_all_views) return RelatedViews::OfAll;
+  return writes_may_give_histories(retrace) ? RelatedViews::OfTensorsWithGrad : RelatedViews::None;
 }
 
 bool Inputs::are_related(const StandIn& a, const StandIn& b) const {
-  return tracing::are_related(a.real, b.real, related_views());
+  return tracing::are_related(a.real, b.real, related_views(options_.retrace));
 }
 
 void Inputs::find_groups(const detail::Flat& arguments) {
@@ -130,7 +134,7 @@ void Inputs::find_groups(const detail::Flat& arguments) {
   };
   for (const at::Tensor& tensor : arguments.tensors) add(tensor);
   for (const at::Tensor& tensor : options_.retrace.met_before) add(tensor);
-  for (const std::vector<size_t>& component : related(tensors, related_views())) {
+  for (const std::vector<size_t>& component : related(tensors, related_views(options_.retrace))) {
     std::vector<at::Tensor> members;
     for (size_t i : component) members.push_back(tensors[i]);
     if (cannot_be_group(members).empty()) add_group(members);
@@ -149,15 +153,21 @@ size_t Inputs::equal_members(const Group& group, const at::Tensor& real) const {
       group.members, [&](size_t member) { return same_geometry(stand_ins_[member].real, real); }));
 }
 
+/// Of what a function of gradients is passed beside the arguments of the function itself, only what
+/// takes the place of a closed-over tensor.
+bool Inputs::may_be_written(const ir::Descriptor& role) const {
+  if (role.role != ir::Role::UserInput) return true;
+  const auto index = static_cast<size_t>(role.index);
+  return index < options_.own_tensors || closed_over_.contains(index);
+}
+
 void Inputs::add(const at::Tensor& real, ir::Descriptor role, std::string name) {
   const size_t here = stand_ins_.size();
   auto [it, is_new] = position_.try_emplace(real.unsafeGetTensorImpl(), here);
   // A view renews its grad_fn when it is written, even without autograd: so must what stands for
   // it.
-  const bool may_be_written =
-      role.role != ir::Role::UserInput || static_cast<size_t>(role.index) < options_.own_tensors;
-  if (is_new && with_grad_ && may_be_written && !group_of_.contains(real.unsafeGetTensorImpl()) &&
-      is_differentiable_view(real))
+  if (is_new && writes_may_give_histories(options_.retrace) && may_be_written(role) &&
+      !group_of_.contains(real.unsafeGetTensorImpl()) && is_differentiable_view(real))
     add_group({&real, 1});
   const auto group = group_of_.find(real.unsafeGetTensorImpl());
   const bool is_closed_over = role.role != ir::Role::UserInput;
@@ -399,10 +409,28 @@ const at::Tensor* Inputs::held_by_function(size_t position) const {
   return is_further ? nullptr : &one.real;
 }
 
+/// Autograd saw a write to a view, of which each view of the same tensor has another history then.
+bool Inputs::has_written_view_with_grad() const {
+  const auto is_written_view = [this](const StandIn& one) {
+    const bool by_base = one.group >= 0 && groups_[static_cast<size_t>(one.group)].is_root;
+    return one.requires_grad && one.real.is_view() && !by_base &&
+           !(torch::autograd::impl::gradient_edge(one.tensor) == unwritten_history(one));
+  };
+  const auto is_written_base = [](const Group& group) {
+    return group.requires_grad && !group.is_leaf &&
+           !(torch::autograd::impl::gradient_edge(group.tensor) == group.edge);
+  };
+  return std::ranges::any_of(stand_ins_, is_written_view) ||
+         std::ranges::any_of(groups_, is_written_base);
+}
+
 std::optional<Retrace> Inputs::retrace() const {
-  Retrace retrace = options_.retrace;
+  if (options_.retrace.is_second_run) return std::nullopt;
+  Retrace retrace{.is_second_run = true};
   const size_t first_late = argument_count_ + retrace.met_before.size();
   bool needed = false;
+  if (!writes_may_give_histories(retrace) && has_written_view_with_grad())
+    retrace.switches_grad_on = needed = true;
   std::set<size_t> late;
   const auto note = [&](size_t i, size_t j) {
     for (size_t one : {i, j}) {
@@ -412,15 +440,14 @@ std::optional<Retrace> Inputs::retrace() const {
   const auto compare = [&](size_t i, size_t j) {
     const StandIn &a = stand_ins_[i], &b = stand_ins_[j];
     if (a.group >= 0 && a.group == b.group) return;
-    if (i >= first_late && are_related(a, b)) {
+    if (i >= first_late && tracing::are_related(a.real, b.real, related_views(retrace))) {
       note(i, j);
       needed = needed || is_written(a) || is_written(b);
     }
     // A differentiable write to one view of a tensor gives all of its views a history.
     if ((got_history(a) || got_history(b)) && ops::root_of(a.real).is_same(ops::root_of(b.real))) {
       note(i, j);
-      needed = needed || !options_.retrace.group_all_views;
-      retrace.group_all_views = true;
+      retrace.group_all_views = needed = true;
     }
   };
   for (const auto& [storage, neighbours] : on_storage_) {

@@ -11,6 +11,7 @@
 #include "tracing/lines/stack_walk.h"
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
 
 #include <deque>
 #include <exception>
@@ -19,6 +20,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace tandem::tracing {
@@ -39,6 +41,10 @@ struct Retrace {
   std::vector<at::Tensor> met_before{};
   /// Inputs without grad that are views of one tensor got a history by a write to one of them.
   bool group_all_views = false;
+  /// Called without grad mode, the function has switched it on and written a view.
+  bool switches_grad_on = false;
+  /// There is no third run.
+  bool is_second_run = false;
 };
 
 /// A closed-over tensor, and the argument that the function shall see in its place.
@@ -52,6 +58,8 @@ struct InputOptions {
   KnownTensors known{};
   std::vector<std::string> names{};  // of the arguments, for errors: one per tensor
   Retrace retrace{};
+  /// The grad mode in which the function begins. A backward that traces it again has another one.
+  bool with_grad = c10::GradMode::is_enabled();
   /// How many tensors of the arguments the function itself takes. A function of its gradients takes
   /// more, which nobody writes.
   size_t own_tensors = std::numeric_limits<size_t>::max();
@@ -136,7 +144,7 @@ class Inputs {
   /// Inputs that the function compared by value, as positions among the stand-ins.
   const std::vector<ir::EqualityFacts>& equalities() const { return equalities_; }
   /// What a trace that takes the place of this one must know from the start, if this one is worth
-  /// nothing.
+  /// nothing. A second one is what it is.
   std::optional<Retrace> retrace() const;
   /// For errors: `argument 1`, `parameter "fc.weight"`.
   std::string name_of(const StandIn& stand_in) const;
@@ -146,9 +154,12 @@ class Inputs {
   static bool has_borrowed(const StandIn& stand_in);
 
  private:
-  RelatedViews related_views() const;
+  bool writes_may_give_histories(const Retrace& retrace) const;
+  bool has_written_view_with_grad() const;
+  RelatedViews related_views(const Retrace& retrace) const;
   void find_groups(const detail::Flat& arguments);
   void add_group(std::span<const at::Tensor> members);
+  bool may_be_written(const ir::Descriptor& role) const;
   size_t equal_members(const Group& group, const at::Tensor& real) const;
   void add(const at::Tensor& real, ir::Descriptor role, std::string name);
   void borrow_counter(StandIn& stand_in);
@@ -159,7 +170,7 @@ class Inputs {
 
   Recording& recording_;
   const InputOptions options_;
-  const bool in_inference_mode_, with_grad_;  // the caller, when the trace began
+  const bool in_inference_mode_;  // the caller, when the trace began
   size_t argument_count_ = 0;
   std::deque<StandIn> stand_ins_;
   std::vector<uint32_t> real_versions_;  // of their real tensors, when they were met
@@ -177,6 +188,7 @@ class Inputs {
   std::unordered_map<const c10::TensorImpl*, size_t> position_;  // by real tensor
   std::unordered_map<const c10::TensorImpl*, size_t> stands_at_;  // by stand-in
   std::unordered_map<size_t, at::Tensor> replaced_;               // closed-over, by position
+  std::unordered_set<size_t> closed_over_;  // which of the arguments replace closed-over tensors
   std::vector<ir::EqualityFacts> equalities_;
   HostMemory host_memory_;
   MirroredHistories histories_;
