@@ -16,9 +16,4 @@ std::any note_strides(BoxedCall& call);
 /// Lays the new value out as before, by recorded ops, if it is not.
 void restore_strides(BoxedCall& call, std::any& left);
 
-/// The order in memory of the dimensions of a written tensor of windows.
-std::any note_order_of_windows(BoxedCall& call);
-/// Lays what the windows are put together to out in that order.
-void restore_order_of_windows(BoxedCall& call, std::any& left);
-
 }  // namespace tandem::tracing
