@@ -65,7 +65,7 @@ class ProgramCompiler final : public GraphCompiler {
     joint::Derivation step{.of = entry.signature(),
                            .lifted = entry.lifted(),
                            .arguments = entry.argument_count(),
-                           .part = wanted.part,
+                           .part = static_cast<size_t>(entry.plan().parts[wanted.part].of),
                            .defined = wanted.asked.defined,
                            .wanted = wanted.asked.wanted,
                            .replaced = {},

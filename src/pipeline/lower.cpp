@@ -1,6 +1,7 @@
 #include "pipeline/lower.h"
 
 #include "partition/tangents/drop_tangents.h"
+#include "partition/tangents/parted_results.h"
 
 #include <algorithm>
 #include <optional>
@@ -67,12 +68,21 @@ void note_use_of_saved(const runtime::Artifact& artifact, const ir::Graph& graph
 }
 
 /// Which tangents belong to each autograd node of a call, unless one node has them all.
-std::vector<std::vector<bool>> tangents_of_parts(const std::vector<ir::TangentFacts>& tangents) {
+std::vector<std::vector<bool>> tangents_of_parts(const ir::Signature& signature) {
+  const std::vector<ir::TangentFacts>& tangents = signature.tangents;
+  const partition::PartedResults results = partition::parted_results(signature);
   std::vector<std::vector<bool>> parts;
-  if (std::ranges::all_of(tangents, [](const auto& one) { return one.part == 0; })) return parts;
+  if (results.tangents.size() == 1 &&
+      std::ranges::all_of(tangents, [](const auto& one) { return one.part == 0; }))
+    return parts;
+  for (const std::vector<size_t>& node : results.tangents) {
+    parts.emplace_back(tangents.size());
+    for (size_t tangent : node) parts.back()[tangent] = true;
+  }
+  const size_t first = parts.size() - 1;  // what was part 0 is taken care of
   for (size_t i = 0; i < tangents.size(); ++i) {
-    if (tangents[i].part < 0) continue;
-    const auto part = static_cast<size_t>(tangents[i].part);
+    if (tangents[i].part <= 0) continue;
+    const size_t part = first + static_cast<size_t>(tangents[i].part);
     if (parts.size() <= part) parts.resize(part + 1, std::vector<bool>(tangents.size()));
     parts[part][i] = true;
   }
@@ -109,7 +119,7 @@ runtime::Artifact lower(runtime::Artifact artifact, Backend& backend, StageLog& 
     artifact.forward.ready = backend.compile(artifact.split.forward, forward_context(artifact));
     if (!signature.training) return;
     add(std::vector<bool>(signature.tangents.size(), true));
-    for (const std::vector<bool>& part : tangents_of_parts(signature.tangents)) add(part);
+    for (const std::vector<bool>& part : tangents_of_parts(signature)) add(part);
   });
   log.dump("forward", *artifact.forward.ready);
   if (signature.training) log.dump("backward", *artifact.backwards.front().kernels.ready);

@@ -221,7 +221,8 @@ class Replays {
     if (replay_of_input(facts, result, value, index, /*named=*/false)) return;
     const int64_t group = reading_.signature.inputs[static_cast<size_t>(facts.source)].group;
     if (group >= 0) {
-      replay_of_group(facts, group, value, index);
+      if (!replay_of_member(facts, result, value, index))
+        replay_of_group(facts, group, value, index);
     } else if (const auto member = member_above(result, value)) {
       facts.source = *member;
       replay(ir::CallTensor::input(*member), true,
@@ -342,6 +343,39 @@ class Replays {
     return false;
   }
 
+  /// The same of a member of a written group, which is a view of the base in the trace. Without a
+  /// gradient, a view that is taken before the write shows the new data as well as one after it.
+  bool replay_of_member(ir::OutputFacts& facts, const at::Tensor& result, ir::ValueId value,
+                        size_t index) {
+    if (!result.is_view() || result.requires_grad() || facts.made_leaf) return false;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const ir::InputFacts& input = reading_.signature.inputs[i];
+      if (!input.metadata_changed || input.group < 0 || input.duplicate_of >= 0 ||
+          !result._base().is_same(inputs_[i]->tensor))
+        continue;
+      const std::optional<ir::ValueId> root = taken_as_came(*inputs_[i], value);
+      if (!root) continue;
+      facts.source = static_cast<int64_t>(i);
+      replay(ir::CallTensor::input(facts.source), true, *root, value, index);
+      return true;
+    }
+    return false;
+  }
+
+  /// On the way from a view to its memory, what shows the same part as the input did when it came.
+  std::optional<ir::ValueId> taken_as_came(const tracing::StandIn& input, ir::ValueId value) const {
+    const ir::Node* first = view_op(graph_, input.first_value);
+    if (!first || first->op().schema().name() != "aten::as_strided") return std::nullopt;
+    for (const ir::Node* view = view_op(graph_, value); view;
+         value = source_of(*view), view = view_op(graph_, value)) {
+      if (view->op() == first->op() &&
+          std::equal(view->operands().begin() + 1, view->operands().end(),
+                     first->operands().begin() + 1, first->operands().end()))
+        return value;
+    }
+    return std::nullopt;
+  }
+
   /// Of several inputs on one memory that nobody writes, one that the view can be taken of as it
   /// came: the one that autograd names, if it can.
   std::optional<int64_t> member_above(const at::Tensor& result, ir::ValueId value) const {
@@ -363,11 +397,28 @@ class Replays {
       if (named && !ops::root_of(result).is_same(ops::root_of(inputs_[i]->tensor))) continue;
       if (reading_.signature.inputs[i].duplicate_of < 0 &&
           storage_of(inputs_[i]->tensor) == storage_of(result) &&
-          same_(reading_.new_data[i]) == same_(value)) {
+          same_(reading_.new_data[i]) == same_(value) && !passes_by(result, *inputs_[i])) {
         return static_cast<int64_t>(i);
       }
     }
     return std::nullopt;
+  }
+
+  /// The function has taken the same view of the base that the input is. Its gradient goes to the
+  /// base, not through the input.
+  bool passes_by(const at::Tensor& result, const tracing::StandIn& input) const {
+    if (!result.is_view() || !result.requires_grad() || result.is_leaf()) return false;
+    if (input.group < 0 || !input.tensor.requires_grad() || input.histories.empty()) return false;
+    const tracing::Group& group = trace_.groups()[static_cast<size_t>(input.group)];
+    if (input.tensor.is_same(group.tensor)) return false;
+    const auto last = edge_of(input.tensor).function;
+    auto node = result.grad_fn();
+    while (node && node != last && !tracing::is_history_of(input, node.get())) {
+      if (node == group.edge.function) return true;
+      if (node->num_outputs() != 1) return false;
+      node = node->next_edge(0).function;
+    }
+    return false;
   }
 
   /// data() gives a tensor on the same memory that autograd does not know to be related.

@@ -347,6 +347,17 @@ Category beyond_peer() {
           {"closed-over tensors and their views returned", closed_over_results},
           {"closed-over tensor gets a history", closed_over_gets_history},
           {"refusal leaves nothing behind", refusal_leaves_nothing},
+          {"an op that takes other sizes than its formula",
+           [](Session& session) {
+             Settings settings;
+             settings.backward_raises = "doesn't match the broadcast shape";
+             session.judge(
+                 leaves({{2, 3}}),
+                 [](Tensors& a) -> Tensors {
+                   return {at::binary_cross_entropy_with_logits(a[0].slice(0, 0, 1), a[0])};
+                 },
+                 settings);
+           }},
       }};
   for (const auto& list : {views(), writes()}) {
     category.cases.insert(category.cases.end(), list.begin(), list.end());

@@ -45,6 +45,9 @@ std::vector<Category> all_categories() {
       lazy_views(),
       parted_views(),
       written_aliases(),
+      written_places(),
+      view_histories(),
+      parted_results(),
   };
 }
 

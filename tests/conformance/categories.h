@@ -40,6 +40,7 @@ Category one_pass_programs();
 Category ordering_nodes();
 Category output_alias();
 Category partial_backwards();
+Category parted_results();
 Category parted_views();
 Category partition_default();
 Category partition_min_cut();
@@ -47,6 +48,8 @@ Category random_numbers();
 Category synthetic_base();
 Category tangents();
 Category tracing_front_end();
+Category view_histories();
 Category written_aliases();
+Category written_places();
 
 }  // namespace tandem::conformance

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -51,6 +52,18 @@ bool is_close_where_numbers(const at::Tensor& a, const at::Tensor& b, const Sett
   if (!a.defined() || !b.defined() || a.sizes() != b.sizes()) return false;
   const at::Tensor no_number = a.isnan().logical_or(b.isnan());
   return is_close(a.masked_fill(no_number, 0), b.masked_fill(no_number, 0), settings);
+}
+
+/// By the judge of rounding, if it knows eager's tensor. `more`: times as far from eager as it
+/// allows.
+bool is_within_bounds(const at::Tensor& eager, const at::Tensor& compiled, double more) {
+  if (test::rounding_judge == nullptr || !eager.defined() || !compiled.defined()) return false;
+  if (eager.sizes() != compiled.sizes() || eager.scalar_type() != compiled.scalar_type() ||
+      !(at::isFloatingType(eager.scalar_type()) || at::isComplexType(eager.scalar_type())))
+    return false;
+  const at::Tensor nearer = eager + (compiled - eager) / more;
+  const std::optional<std::string> beyond = test::rounding_judge->beyond(eager, nearer);
+  return beyond && beyond->empty();
 }
 
 bool is_of_second_order(const Record& record) { return record.what.starts_with("second gradient"); }
@@ -129,6 +142,12 @@ std::string difference(const Record& eager, const Record& compiled, const Settin
           (lacks_derivative(compiled.text) && modified(eager))) {
         return "";
       }
+      // An op takes other sizes than its formula: one branch of it raises, of the other the engine.
+      if (eager.text.find("doesn't match the broadcast shape") != std::string::npos &&
+          eager.what != "error of the call" &&
+          compiled.text.find(" returned an invalid gradient at index ") != std::string::npos) {
+        return "";
+      }
       // Or a formula whose gradient does not fit.
       if ((eager.text.find(kModified) != std::string::npos || lacks_kernel(eager.text)) &&
           is_misfit(compiled.text)) {
@@ -194,6 +213,12 @@ std::string difference(const Record& eager, const Record& compiled, const Settin
                              (eager.kind == RecordKind::Gradient && settings.sums_may_round);
       if (may_round && eager.value.defined() && compiled.value.defined() &&
           is_close(eager.value, compiled.value, settings, higher ? 8 : 1)) {
+        return "";
+      }
+      // A gradient that is a small difference of large numbers: how far rounding carries shows the
+      // same run in float64, if there is one. A gradient of a gradient rounds on from there.
+      if (may_round && !higher &&
+          is_within_bounds(eager.value, compiled.value, is_of_second_order(eager) ? 8 : 1)) {
         return "";
       }
       if (settings.formulas_differ && is_of_second_order(eager) &&
@@ -328,6 +353,22 @@ bool raises_on_a_way_of_ours(const Record& error, const Observation& eager) {
   });
 }
 
+/// Results of a call that share an input have one autograd node, which leads to the histories of
+/// all inputs. One of these raises, in eager for another result; this result does not lead there.
+bool raises_behind_another(const Record& error, const Observation& eager) {
+  if (!is_modified(error) || !error.what.starts_with("gradient of ")) return false;
+  const bool later = error.what.ends_with(kWhen);
+  const std::string of =
+      error.what.substr(0, error.what.size() - (later ? kWhen.size() : 0)) + " in ";
+  bool leads_past = false, raises = false;
+  for (const Record& record : eager.records) {
+    if (record.what.ends_with(kWhen) != later) continue;
+    leads_past = leads_past || (record.what.starts_with(of) && record.text == "undefined");
+    raises = raises || (is_modified(record) && record.what.starts_with("gradient of result "));
+  }
+  return leads_past && raises;
+}
+
 /// A view that was renewed, as its base was written: in eager it no longer leads to an argument
 /// that is itself a view of that base. Here it does: the gradient in the argument is defined.
 bool has_renewed_views(const Observation& eager, const Observation& compiled) {
@@ -374,7 +415,7 @@ std::vector<std::string> differences(const Observation& eager, const Observation
                         record.text.find(kModified) != std::string::npos;
     if (of_all || finds_write_of_source(record, compiled, settings)) {
       in_vain.push_back(record.what);
-    } else if (raises_on_a_way_of_ours(record, eager)) {
+    } else if (raises_on_a_way_of_ours(record, eager) || raises_behind_another(record, eager)) {
       on_a_way_of_ours.push_back(record.what);
     }
   }

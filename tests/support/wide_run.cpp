@@ -367,8 +367,8 @@ WideRun::WideRun() : memory_(std::make_unique<Memory>()), before_(rounding_judge
 }
 WideRun::~WideRun() { rounding_judge = before_; }
 
-WideRun::Scope::Scope(WideRun& run) {
-  if (!backend_rounds()) return;
+WideRun::Scope::Scope(WideRun& run, bool always) {
+  if (!backend_rounds() && !always) return;
   register_once();
   current = run.memory_.get();
   include_.emplace(kKey);

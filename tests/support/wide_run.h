@@ -27,10 +27,10 @@ class WideRun : public RoundingJudge {
   WideRun(const WideRun&) = delete;
   WideRun& operator=(const WideRun&) = delete;
 
-  /// Ops of this thread belong to the run; nothing happens on a backend that promises bits.
+  /// Ops of this thread belong to the run; on a backend that promises bits, only if `always`.
   class Scope {
    public:
-    explicit Scope(WideRun& run);
+    explicit Scope(WideRun& run, bool always = false);
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;

@@ -222,8 +222,7 @@ autograd::variable_list CallNode::apply_traced(const Backward& backward,
   for (const CallPlan::Part::Edge& edge : part.edges) {
     size_t position = 0;  // among the gradients of this part
     for (int64_t i = 0; i < edge.position; ++i)
-      position +=
-          entry_->signature().gradients[static_cast<size_t>(i)].part == static_cast<int64_t>(part_);
+      position += entry_->signature().gradients[static_cast<size_t>(i)].part == part.of;
     ordered.push_back(std::move(gradients[position]));
   }
   return ordered;

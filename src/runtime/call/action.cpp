@@ -63,7 +63,8 @@ static_assert(in_order() && kRows.size() == static_cast<size_t>(SetGradMode) + 1
 std::string to_string(const Action& action) {
   const Row& row = kRows[static_cast<size_t>(action.what)];
   std::string text = row.name;
-  if (row.has_part) text += " part " + std::to_string(action.part);
+  // Results have one node in nearly every call.
+  if (row.has_part || action.part > 0) text += " part " + std::to_string(action.part);
   if (row.has_at) text += " " + ir::to_string(action.at);
   if (row.has_source) text += " is " + ir::to_string(action.source);
   if (row.has_number) text += ": " + std::to_string(action.number);

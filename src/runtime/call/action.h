@@ -30,7 +30,7 @@ struct Action {
     TakeEdge,    // target `number` of the plan: where the gradient of a tensor goes now
     Connect,     // the node of `part` leads to its targets
     Attach,      // the node of `part` is the history of `at`, which the call has rewritten
-    SetHistory,  // that of `at` is slot `number` of the results' node, or if that is -1, an end
+    SetHistory,  // that of `at` is slot `number` of the node of `part`, or if that is -1, an end
     SetViewHistory,  // the same of a view, behind a node of its own
     MarkCustomView,  // eager refuses to write `at` in place
     // data, memory and geometry of inputs

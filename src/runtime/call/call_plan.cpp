@@ -1,6 +1,7 @@
 #include "runtime/call/call_plan.h"
 
 #include "base/error.h"
+#include "partition/tangents/parted_results.h"
 #include "runtime/backward/passed_histories.h"
 #include "runtime/call/list_actions.h"
 
@@ -98,6 +99,14 @@ class Planner {
       if (plan_.parts.size() <= part) plan_.parts.resize(part + 1);
       plan_.parts[part].tangents.push_back(i);
     }
+    for (size_t part = 0; part < plan_.parts.size(); ++part)
+      plan_.parts[part].of = static_cast<int64_t>(part);
+    const partition::PartedResults results = partition::parted_results(signature);
+    const size_t first_further = plan_.parts.size();
+    for (size_t node = 0; node < results.tangents.size(); ++node) {
+      if (node > 0) plan_.parts.emplace_back();
+      (node == 0 ? plan_.parts[0] : plan_.parts.back()).tangents = results.tangents[node];
+    }
     // As in eager, results are not connected with inputs to which no gradient flows. But where the
     // backward raises on the way there, it must get as far as it does in eager.
     const auto raises_in = [&](size_t gradient) {
@@ -108,8 +117,9 @@ class Planner {
     for (size_t i = 0; i < signature.gradients.size(); ++i) {
       const ir::GradientFacts& gradient = signature.gradients[i];
       if (split_.backward.outputs()[i].value == ir::kNoValue && !raises_in(i)) continue;
-      plan_.parts[static_cast<size_t>(gradient.part)].edges.push_back(
-          {target_of(gradient.of), static_cast<int64_t>(i)});
+      const size_t node = results.node_of_gradient[i];
+      const size_t part = node == 0 ? static_cast<size_t>(gradient.part) : first_further + node - 1;
+      plan_.parts[part].edges.push_back({target_of(gradient.of), static_cast<int64_t>(i)});
     }
     put_leaves_last();
     put_taken_targets_first();

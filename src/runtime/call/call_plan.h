@@ -60,13 +60,15 @@ struct CallPlan {
     size_t index = 0;
   };
 
-  /// One autograd node: of the results (0), or of one rewritten input or group.
+  /// One autograd node: of results (0, and further ones behind all others), or of one rewritten
+  /// input or group.
   struct Part {
     struct Edge {
       size_t target = 0;
       int64_t position = 0;   // of the gradient among the backward graph's outputs
       bool last_use = false;  // nobody needs the edge of the target after this one
     };
+    int64_t of = 0;                // which part of the backward it is, or belongs to
     std::vector<size_t> tangents;  // in the order of the node's slots
     std::vector<Edge> edges;
     /// Inputs that the last edges lead to: closed-over leaves, whose edges are the same in every

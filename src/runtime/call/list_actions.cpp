@@ -221,9 +221,7 @@ class Lister {
     for (const ir::TangentFacts& tangent : signature_.tangents) {
       if (tangent.of.tensor != output_at(result) || tangent.part > 0) continue;
       if (custom) add({.what = MarkCustomView, .at = output_at(result)});
-      add({.what = custom ? SetHistory : SetViewHistory,
-           .at = output_at(result),
-           .number = slot_of(tangent)});
+      set_history(custom ? SetHistory : SetViewHistory, tangent);
       return;
     }
   }
@@ -322,22 +320,30 @@ class Lister {
     }
   }
 
-  int64_t slot_of(const ir::TangentFacts& tangent) const {
-    if (tangent.part < 0) return -1;
-    const std::vector<size_t>& slots = plan_.parts[0].tangents;
+  /// That of a result or base is a slot of one of the results' nodes.
+  void set_history(Action::Do what, const ir::TangentFacts& tangent) {
+    Action action{.what = what, .at = tangent.of.tensor, .number = -1};
     const auto number = static_cast<size_t>(&tangent - signature_.tangents.data());
-    return std::ranges::find(slots, number) - slots.begin();
+    for (size_t part = 0; part < plan_.parts.size() && tangent.part == 0; ++part) {
+      const std::vector<size_t>& slots = plan_.parts[part].tangents;
+      const auto slot = std::ranges::find(slots, number);
+      if (slot == slots.end()) continue;
+      action.number = slot - slots.begin();
+      action.part = part;
+    }
+    add(action);
   }
 
-  /// The node of the results, which leads to everything else.
+  /// The nodes of the results, which lead to everything else.
   void connect_results() {
-    add({.what = Connect, .part = 0});
+    for (size_t part = 0; part < plan_.parts.size(); ++part) {
+      if (plan_.parts[part].of == 0) add({.what = Connect, .part = part});
+    }
     for (const ir::TangentFacts& tangent : signature_.tangents) {
       const CallTensor& of = tangent.of.tensor;
       const bool is_there =
           of.kind != CallTensor::Kind::Output || is_there_[static_cast<size_t>(of.index)];
-      if (tangent.part <= 0 && is_there)
-        add({.what = SetHistory, .at = of, .number = slot_of(tangent)});
+      if (tangent.part <= 0 && is_there) set_history(SetHistory, tangent);
     }
     hold_inputs(Saved::As::WrittenInput);
     add({.what = Save});

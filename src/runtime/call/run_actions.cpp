@@ -255,7 +255,7 @@ class Runner {
 
   Edge slot_of(const Action& action) {
     if (action.number < 0) return dead_end_of(at(action.at));
-    return Edge(nodes_[0], static_cast<uint32_t>(action.number));
+    return Edge(nodes_[action.part], static_cast<uint32_t>(action.number));
   }
 
   static void attach(const at::Tensor& tensor, Edge to) {

@@ -11,7 +11,9 @@
 #include "tracing/hooks/interception.h"
 #include "tracing/hooks/kept_strides.h"
 #include "tracing/hooks/lazy_memory.h"
+#include "tracing/hooks/products_in_place.h"
 #include "tracing/hooks/users_op.h"
+#include "tracing/hooks/view_inverses.h"
 #include "tracing/hooks/write_checks.h"
 #include "tracing/inputs/inputs.h"
 #include "tracing/recording/operand_text.h"
@@ -38,7 +40,6 @@
 #include <ATen/ops/lt.h>
 #include <ATen/ops/max.h>
 #include <ATen/ops/min.h>
-#include <ATen/ops/mul.h>
 #include <ATen/ops/scatter.h>
 #include <ATen/ops/unsqueeze.h>
 #include <ATen/ops/zeros.h>
@@ -277,54 +278,6 @@ std::any allow_view(BoxedCall& call) {
     call.operand(0) = tensor.contiguous();
   }
   return {};
-}
-
-/// Behind the call, so that one which raises leaves nothing.
-void note_product(BoxedCall& call, std::any&) {
-  if (call.recording != nullptr) call.recording->set_multiplies_in_place(true);
-}
-
-/// Whether this is what an in-place product has become.
-bool was_in_place(const BoxedCall& call) {
-  if (call.recording == nullptr || !call.recording->multiplies_in_place()) return false;
-  call.recording->set_multiplies_in_place(false);
-  return true;
-}
-
-/// What eager's kernel makes of a number on the left of a tensor of 16-bit floats.
-template <class Narrow>
-at::Scalar rounded_to(const at::Scalar& number) {
-  const auto narrow = number.isFloatingPoint() ? c10::convert<Narrow>(number.toDouble())
-                                               : c10::convert<Narrow>(number.toLong());
-  return static_cast<double>(narrow);
-}
-
-at::Scalar rounded(const at::Scalar& number, at::ScalarType dtype) {
-  if (number.isComplex()) return number;
-  if (dtype == at::kHalf) return rounded_to<at::Half>(number);
-  if (dtype == at::kBFloat16) return rounded_to<at::BFloat16>(number);
-  return number;
-}
-
-std::any round_number(BoxedCall& call) {
-  if (!was_in_place(call)) return {};
-  c10::IValue& number = call.operand(1);
-  number = rounded(number.toScalar(), call.operand(0).toTensor().scalar_type());
-  return {};
-}
-
-bool multiply_one_by_one(BoxedCall& call) {
-  if (!was_in_place(call)) return false;
-  const std::vector<at::Tensor> tensors = call.operand(0).toTensorVector();
-  const c10::IValue numbers = call.operand(1);
-  c10::List<at::Tensor> products;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const at::Scalar number =
-        numbers.isList() ? numbers.toListRef()[i].toScalar() : numbers.toScalar();
-    products.push_back(at::mul(tensors[i], rounded(number, tensors[i].scalar_type())));
-  }
-  call.answer(std::move(products));
-  return true;
 }
 
 bool call_outside(BoxedCall& call) {
@@ -566,12 +519,25 @@ constexpr Interception kRows[] = {
      .fits = writes_users_arguments,
      .before = follow_writes,
      .why = "Functionalization refuses them unless somebody says how to follow."},
+    {.name = "refuse written numbers",
+     .stop = Stop::Lifting,
+     .ops = "ops that write arguments",
+     .fits = is_mutable,
+     .before = refuse_written_numbers,
+     .why = "A wrapped number is not lifted: it counts as the number that it holds."},
     {.name = "check what is written",
      .stop = Stop::Lifting,
      .ops = "in-place ops",
      .fits = is_in_place,
      .before = check_write,
      .why = "Kernels look at memory and raise where it overlaps; a traced tensor has none."},
+    {.name = "every element in its place",
+     .stop = Stop::Lifting,
+     .ops = "ops that write arguments",
+     .fits = is_mutable,
+     .before = keep_places,
+     .why = "Functionalization takes a written expanded view back to its base by a sum, and "
+            "windows by one that leaves out what lies between them."},
     {.name = "check a mask",
      .stop = Stop::Lifting,
      .ops = "aten::masked_fill_.Scalar aten::masked_fill_.Tensor aten::masked_scatter_",
@@ -579,6 +545,13 @@ constexpr Interception kRows[] = {
      .why =
          "If the mask does not fit, eager's error names the sizes of what is written first; that "
          "of the out-of-place form names those of the mask."},
+    {.name = "check what is read and written",
+     .stop = Stop::Lifting,
+     .ops = "products, and ops with an index, that write in place or out",
+     .fits = minds_overlap,
+     .before = check_operands,
+     .why = "Where eager's kernel writes into its own operands it raises, or computes with what it "
+            "has written already. Functionalization computes a new tensor."},
     {.name = "check what is filled",
      .stop = Stop::Lifting,
      .ops = "ops with an out argument and a Meta kernel",
@@ -676,15 +649,6 @@ constexpr Interception kRows[] = {
      .before = resolve_within_write,
      .why = "Functionalization takes views again while the value of their memory is a lazy "
             "conjugate that it should not be, of which there is no such view."},
-
-    {.name = "windows of what is written",
-     .stop = Stop::BeforeRecording,
-     .ops = "aten::unfold_backward",
-     .before = note_order_of_windows,
-     .after = restore_order_of_windows,
-     .why = "Functionalization takes a written unfold() back to its base by this op, whose result "
-            "is contiguous. The base keeps the order of its dimensions: draws follow it, and host "
-            "code decides by strides."},
 
     {.name = "note a product in place",
      .stop = Stop::BeforeRecording,

@@ -154,18 +154,4 @@ void restore_strides(BoxedCall& call, std::any& left) {
   functionalization::impl::sync(written);
 }
 
-std::any note_order_of_windows(BoxedCall& call) {
-  if (call.recording == nullptr || !call.recording->is_writing()) return {};
-  std::vector<int64_t> strides = call.operand(0).toTensor().strides().vec();
-  strides.pop_back();  // within a window
-  return strides;
-}
-
-void restore_order_of_windows(BoxedCall& call, std::any& left) {
-  const auto* strides = std::any_cast<std::vector<int64_t>>(&left);
-  c10::IValue& whole = call.stack.back();
-  if (strides == nullptr || strides->size() != static_cast<size_t>(whole.toTensor().dim())) return;
-  whole = in_order_of(whole.toTensor(), *strides);
-}
-
 }  // namespace tandem::tracing

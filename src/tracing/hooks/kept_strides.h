@@ -16,11 +16,6 @@ std::any note_strides(BoxedCall& call);
 /// Lays the new value out as before, by recorded ops, if it is not.
 void restore_strides(BoxedCall& call, std::any& left);
 
-/// The order in memory of the dimensions of a written tensor of windows.
-std::any note_order_of_windows(BoxedCall& call);
-/// Lays what the windows are put together to out in that order.
-void restore_order_of_windows(BoxedCall& call, std::any& left);
-
 /// Fills memory with gaps as eager does, one number after the other: what functionalization fills
 /// has none, and there the kernel draws 16 at once. False: there are no gaps, or fewer numbers.
 bool draw_into_gaps(BoxedCall& call);

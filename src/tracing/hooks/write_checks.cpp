@@ -1,11 +1,13 @@
 #include "tracing/hooks/write_checks.h"
 
 #include "base/error.h"
+#include "ir/text/op_names.h"
 #include "ops/memory/shares_memory.h"
 #include "ops/metadata/meta_tensor.h"
 #include "tracing/inputs/inputs.h"
 #include "tracing/recording/operand_text.h"
 #include "tracing/recording/recording.h"
+#include "tracing/recording/tensors_of.h"
 #include "tracing/recording/traced_tensor.h"
 
 #include <ATen/EmptyTensor.h>
@@ -17,6 +19,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <optional>
+#include <string_view>
 
 namespace tandem::tracing {
 namespace {
@@ -57,18 +61,73 @@ bool overlaps(const at::Tensor& written, const at::Tensor& read) {
          written.is_non_overlapping_and_dense();
 }
 
-using Overlaps = bool (*)(const at::Tensor& written, const at::Tensor& read);
+void require_apart(bool overlap) {
+  TORCH_CHECK(!overlap,
+              "unsupported operation: some elements of the input tensor and the written-to "
+              "tensor refer to a single memory location. Please clone() the tensor before "
+              "performing the operation.");
+}
 
-void check_overlap(const at::Tensor& written, const BoxedCall& call, Overlaps overlap) {
+void check_overlap(const at::Tensor& written, const BoxedCall& call) {
   for (const c10::IValue& operand : call.operands().slice(1)) {
     if (!operand.isTensor()) continue;
     const at::Tensor& read = operand.toTensor();
-    if (read.defined()) catch_up(read);
-    TORCH_CHECK(!read.defined() || !is_traced(read) || !overlap(written, read),
-                "unsupported operation: some elements of the input tensor and the written-to "
-                "tensor refer to a single memory location. Please clone() the tensor before "
-                "performing the operation.");
+    if (!read.defined() || !is_traced(read)) continue;
+    catch_up(read);
+    require_apart(overlaps_in_part(written, read));
   }
+}
+
+bool fills_out(const c10::OperatorHandle& op) {
+  const std::vector<c10::Argument>& arguments = op.schema().arguments();
+  return !arguments.empty() && arguments.back().is_out();
+}
+
+/// What comes of it if an op that does not work element by element writes what it reads.
+enum class Effect {
+  Raises,        // eager's kernel looks at the memory, and raises
+  RaisesInPart,  // only if the two are not the same elements
+  Unknown,       // it reads what it has written already: the result depends on the kernel
+};
+
+std::optional<Effect> effect_of_overlap(const c10::OperatorHandle& op) {
+  struct Row {
+    std::string_view ops;  // in place, or with an out argument
+    Effect effect;
+  };
+  static constexpr Row kRows[] = {
+      {" cat gather index_add_ index_add index_copy_ index_copy index_put_ index_reduce_ "
+       "index_reduce index_select put_ scatter_ scatter scatter_add_ scatter_add scatter_reduce_ "
+       "scatter_reduce take ",
+       Effect::Raises},
+      {" addr_ addr ", Effect::RaisesInPart},
+      {" addbmm_ addbmm addmm_ addmm addmv_ addmv baddbmm_ baddbmm bmm linalg_matmul "
+       "masked_scatter_ matmul mm mv ",
+       Effect::Unknown},
+  };
+  constexpr std::string_view kOwner = "aten::";
+  const std::string& name = op.schema().name();
+  if (!name.starts_with(kOwner) || !(is_in_place(op) || fills_out(op))) return std::nullopt;
+  const std::string word = ' ' + name.substr(kOwner.size()) + ' ';
+  for (const Row& row : kRows) {
+    if (row.ops.find(word) != std::string_view::npos) return row.effect;
+  }
+  return std::nullopt;
+}
+
+void check_operand(const BoxedCall& call, const at::Tensor& written, const at::Tensor& read,
+                   Effect effect) {
+  catch_up(read);
+  if (effect == Effect::Raises) return require_apart(overlaps(written, read));
+  if (effect == Effect::RaisesInPart) return require_apart(overlaps_in_part(written, read));
+  if (!written.storage().is_alias_of(read.storage()) ||
+      !shapes::may_overlap(ops::place_of(written), ops::place_of(read)))
+    return;
+  TANDEM_UNSUPPORTED("trace", ir::op_text(call.op),
+                     " writes into one of its operands, and its kernel would read what it has "
+                     "written already",
+                     "\n  operand: ", tensor_text(read),
+                     "\n  remedy:  write into another tensor, or clone() the operand");
 }
 
 /// In a trace, autograd follows a write through a view by taking the view of the base again.
@@ -130,10 +189,7 @@ bool is_in_place(const c10::OperatorHandle& op) {
 std::any check_write(BoxedCall& call) {
   if (!call.operand(0).isTensor()) return {};
   const at::Tensor& written = call.operand(0).toTensor();
-  if (!is_traced(written)) {
-    refuse_wrapped_number(written);
-    return {};
-  }
+  if (!is_traced(written)) return {};
   if (c10::GradMode::is_enabled()) {
     Inputs& inputs = call.recording->inputs();
     const at::Tensor* real = inputs.real_of(written);
@@ -146,10 +202,34 @@ std::any check_write(BoxedCall& call) {
   if (has_tag(call.op, at::Tag::pointwise) || call.op.schema().name() == "aten::copy_") {
     at::assert_no_internal_overlap(written);
     catch_up(written);
-    check_overlap(written, call, overlaps_in_part);
-  } else if (call.op.schema().name() == "aten::index_put_") {
-    catch_up(written);
-    check_overlap(written, call, overlaps);
+    check_overlap(written, call);
+  }
+  return {};
+}
+
+std::any refuse_written_numbers(BoxedCall& call) {
+  const std::vector<c10::Argument>& arguments = call.op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].alias_info() && arguments[i].alias_info()->isWrite())
+      for_each_tensor(call.operand(i), refuse_wrapped_number);
+  }
+  return {};
+}
+
+bool minds_overlap(const c10::OperatorHandle& op) { return effect_of_overlap(op).has_value(); }
+
+std::any check_operands(BoxedCall& call) {
+  const c10::IValue& operand = fills_out(call.op) ? call.stack.back() : call.operand(0);
+  if (!operand.isTensor() || !is_traced(operand.toTensor())) return {};
+  const at::Tensor written = operand.toTensor();
+  catch_up(written);
+  const size_t count = call.operands().size() - 1;
+  const auto operands = call.operands().slice(fills_out(call.op) ? 0 : 1, count);
+  for (const c10::IValue& one : operands) {
+    for_each_tensor(one, [&](const at::Tensor& read) {
+      if (read.defined() && is_traced(read))
+        check_operand(call, written, read, *effect_of_overlap(call.op));
+    });
   }
   return {};
 }
@@ -172,9 +252,7 @@ void refuse_resized_view(const at::Tensor& filled) {
 }
 
 bool fills_out_on_meta(const c10::OperatorHandle& op) {
-  const std::vector<c10::Argument>& arguments = op.schema().arguments();
-  return !arguments.empty() && arguments.back().is_out() &&
-         op.hasKernelForDispatchKey(c10::DispatchKey::Meta);
+  return fills_out(op) && op.hasKernelForDispatchKey(c10::DispatchKey::Meta);
 }
 
 std::any check_filled(BoxedCall& call) {

@@ -21,6 +21,7 @@ struct Group {
   at::Tensor tensor;     // stand-in of the base
   ir::ValueId input = ir::kNoValue;
   std::vector<size_t> members{};  // positions among the stand-ins
+  bool borrows = false;           // version counters of the real tensors
 
   // as the function finds it
   torch::autograd::Edge edge{};

@@ -39,6 +39,18 @@ void HostMemory::take_history(Known& known, const at::Tensor& tensor) {
                                            torch::autograd::Edge(node, tensor.output_nr()));
 }
 
+/// A custom autograd function saves what the function has, and looks later whether it was written.
+void HostMemory::share_counter(const Known& known, const at::Tensor& handle) {
+  c10::TensorImpl& traced = *known.traced.unsafeGetTensorImpl();
+  c10::TensorImpl& real = *handle.unsafeGetTensorImpl();
+  if (!traced.version_counter().enabled() || !real.version_counter().enabled()) return;
+  if (known.handles.empty()) {
+    traced.set_version_counter(real.version_counter());
+  } else {
+    real.set_version_counter(traced.version_counter());
+  }
+}
+
 bool HostMemory::make(BoxedCall& call) {
   // (size, *, dtype, layout, device, pin_memory, memory_format)
   const c10::IValue &layout = call.operand(2), &device = call.operand(3), &pinned = call.operand(4);
@@ -96,7 +108,10 @@ std::optional<at::Tensor> HostMemory::stand_in(const at::Tensor& tensor,
     }
   }
   const auto is_same = [&](const at::Tensor& handle) { return handle.is_same(tensor); };
-  if (std::ranges::none_of(known.handles, is_same)) known.handles.push_back(tensor);
+  if (std::ranges::none_of(known.handles, is_same)) {
+    share_counter(known, tensor);
+    known.handles.push_back(tensor);
+  }
   if (tensor.requires_grad() && tensor.is_leaf() && !known.traced.requires_grad()) {
     known.traced.set_requires_grad(true);
   }

@@ -46,6 +46,7 @@ class HostMemory {
   /// A custom autograd function that returns memory of its own making is wired to the real tensor;
   /// its node belongs to the traced one.
   static void take_history(Known& known, const at::Tensor& tensor);
+  static void share_counter(const Known& known, const at::Tensor& handle);
 
   Recording& recording_;
   // By storage: `torch::empty` wraps what `at::empty` gave it into another tensor on the same

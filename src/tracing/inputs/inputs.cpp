@@ -46,6 +46,12 @@ void set_counter(const StandIn& stand_in, const c10::VariableVersion& counter) {
     stand_in.tensor._base().unsafeGetTensorImpl()->set_version_counter(counter);
 }
 
+std::optional<uint32_t> version_of_history(const at::Tensor& tensor) {
+  const auto* view = torch::autograd::impl::get_view_autograd_meta(tensor);
+  return view != nullptr && view->has_bw_view() ? std::optional(view->get_attr_version())
+                                                : std::nullopt;
+}
+
 bool same_geometry(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && a.strides() == b.strides() &&
          a.storage_offset() == b.storage_offset();
@@ -80,8 +86,15 @@ Inputs::Inputs(Recording& recording, InputOptions options)
 }
 
 Inputs::~Inputs() {
+  histories_.take_back();
   // In reverse: of two tensors that share a counter, the first one was met before any write.
   for (Borrowed& one : borrowed_ | std::views::reverse) one.counter.set_version(one.version);
+  // Versions come again that a view may have noted meanwhile. Then it would not renew its history.
+  for (size_t i = 0; i < found_.size(); ++i) {
+    if (!found_[i].of_history || !version_of_history(stand_ins_[i].real)) continue;
+    torch::autograd::impl::get_view_autograd_meta(stand_ins_[i].real)
+        ->set_attr_version(*found_[i].of_history);
+  }
 }
 
 detail::Flat Inputs::add_arguments(const detail::Flat& arguments,
@@ -133,19 +146,27 @@ void Inputs::find_groups(const detail::Flat& arguments) {
       tensors.push_back(tensor);
   };
   for (const at::Tensor& tensor : arguments.tensors) add(tensor);
+  const size_t of_arguments = tensors.size();
   for (const at::Tensor& tensor : options_.retrace.met_before) add(tensor);
   for (const std::vector<size_t>& component : related(tensors, related_views(options_.retrace))) {
     std::vector<at::Tensor> members;
     for (size_t i : component) members.push_back(tensors[i]);
-    if (cannot_be_group(members).empty()) add_group(members);
+    const bool closed_over =
+        std::ranges::any_of(component, [&](size_t i) { return i >= of_arguments; });
+    if (cannot_be_group(members).empty()) add_group(members, closed_over);
   }
 }
 
-void Inputs::add_group(std::span<const at::Tensor> members) {
+/// `closed_over`: some member is, so writes are counted on the counters of the real tensors.
+void Inputs::add_group(std::span<const at::Tensor> members, bool closed_over) {
   for (const at::Tensor& member : members)
     group_of_.emplace(member.unsafeGetTensorImpl(), groups_.size());
   groups_.push_back(
       make_group(recording_, members, static_cast<int64_t>(groups_.size()), in_inference_mode_));
+  Group& group = groups_.back();
+  // A real view would make its history anew if it was asked for it after a write.
+  group.borrows = closed_over && !group.requires_grad;
+  if (group.borrows && group.is_root) borrow_counter_of_root(group);
 }
 
 size_t Inputs::equal_members(const Group& group, const at::Tensor& real) const {
@@ -168,7 +189,7 @@ void Inputs::add(const at::Tensor& real, ir::Descriptor role, std::string name) 
   // it.
   if (is_new && writes_may_give_histories(options_.retrace) && may_be_written(role) &&
       !group_of_.contains(real.unsafeGetTensorImpl()) && is_differentiable_view(real))
-    add_group({&real, 1});
+    add_group({&real, 1}, /*closed_over=*/false);
   const auto group = group_of_.find(real.unsafeGetTensorImpl());
   const bool is_closed_over = role.role != ir::Role::UserInput;
   StandIn stand_in =
@@ -189,7 +210,11 @@ void Inputs::add(const at::Tensor& real, ir::Descriptor role, std::string name) 
       stand_in.group = static_cast<int64_t>(group->second);
       groups_[group->second].members.push_back(here);
     }
-    if (stand_in.group < 0 && is_closed_over) borrow_counter(stand_in);
+    if (stand_in.group < 0) {
+      if (is_closed_over) borrow_counter(stand_in);
+    } else if (const Group& of = groups_[group->second]; of.borrows && !of.is_root) {
+      borrow_counter(stand_in);
+    }
     share_counter(stand_in);
     if (stand_in.renews) renewing_.push_back(here);
     if (!stand_in.requires_grad) without_history_.push_back(here);
@@ -200,7 +225,7 @@ void Inputs::add(const at::Tensor& real, ir::Descriptor role, std::string name) 
       ends_.push_back(torch::autograd::impl::gradient_edge(real));
   }
   stand_ins_.push_back(std::move(stand_in));
-  real_versions_.push_back(version_of(real));
+  found_.push_back({version_of(real), version_of_history(real)});
 }
 
 /// A custom function is given a closed-over tensor itself, not its stand-in. What it saves notes
@@ -212,6 +237,14 @@ void Inputs::borrow_counter(StandIn& stand_in) {
   borrowed_.push_back({real.version_counter(), version_of(stand_in.real)});
   set_counter(stand_in, real.version_counter());
   stand_in.version = stand_in.history_version = version_of(stand_in.tensor);
+}
+
+/// The same of a group: views take the counter of the base.
+void Inputs::borrow_counter_of_root(Group& group) {
+  c10::TensorImpl& real = *group.real.unsafeGetTensorImpl();
+  if (!real.version_counter().enabled() || group.tensor.is_inference()) return;
+  borrowed_.push_back({real.version_counter(), version_of(group.real)});
+  group.tensor.unsafeGetTensorImpl()->set_version_counter(real.version_counter());
 }
 
 /// Views and detached copies have one version counter together: a write to one counts for all.
@@ -361,10 +394,10 @@ bool Inputs::leave() {
 void Inputs::take_over_versions() {
   for (size_t i = 0; i < stand_ins_.size(); ++i) {
     const StandIn& one = stand_ins_[i];
-    const uint32_t counted = version_of(one.real) - real_versions_[i];
+    const uint32_t counted = version_of(one.real) - found_[i].version;
     if (counted == 0 || one.duplicate_of >= 0 || one.counter_of >= 0 || has_borrowed(one)) continue;
     c10::VariableVersion real = one.real.unsafeGetTensorImpl()->version_counter();
-    real.set_version(real_versions_[i]);
+    real.set_version(found_[i].version);
     c10::VariableVersion here = one.tensor.unsafeGetTensorImpl()->version_counter();
     here.set_version(static_cast<int64_t>(here.current_version()) + counted);
   }

@@ -158,11 +158,12 @@ class Inputs {
   bool has_written_view_with_grad() const;
   RelatedViews related_views(const Retrace& retrace) const;
   void find_groups(const detail::Flat& arguments);
-  void add_group(std::span<const at::Tensor> members);
+  void add_group(std::span<const at::Tensor> members, bool closed_over);
   bool may_be_written(const ir::Descriptor& role) const;
   size_t equal_members(const Group& group, const at::Tensor& real) const;
   void add(const at::Tensor& real, ir::Descriptor role, std::string name);
   void borrow_counter(StandIn& stand_in);
+  void borrow_counter_of_root(Group& group);
   void share_counter(StandIn& stand_in);
   void refuse_optimizer();
   void take_over_versions();
@@ -173,7 +174,11 @@ class Inputs {
   const bool in_inference_mode_;  // the caller, when the trace began
   size_t argument_count_ = 0;
   std::deque<StandIn> stand_ins_;
-  std::vector<uint32_t> real_versions_;  // of their real tensors, when they were met
+  struct Found {
+    uint32_t version = 0;
+    std::optional<uint32_t> of_history{};  // of a view: the version that its history is for
+  };
+  std::vector<Found> found_;  // of their real tensors, when they were met
   std::vector<Group> groups_;
   std::unordered_map<const c10::TensorImpl*, size_t> group_of_;  // members, before their stand-ins
   struct Borrowed {

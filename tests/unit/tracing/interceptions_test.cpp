@@ -248,6 +248,58 @@ void refuse_unknown_classes() {
   EXPECT_NE(text.find("one_hot without num_classes"), std::string::npos) << text;
 }
 
+void refuse_written_numbers() {
+  const auto raised = [](const std::function<void(const T&, T&)>& write) {
+    return error_text<UnsupportedError>([&] {
+      run_trace({torch::ones({2})}, [&](const Tensors& in) {
+        T number = at::native::wrapped_scalar_tensor(0.75);
+        write(in[0], number);
+        return Tensors{in[0]};
+      });
+    });
+  };
+  const std::string expected = "is written in place";
+  for (const std::string& text :
+       {raised([](const T&, T& number) { number.add_(1); }),
+        raised([](const T& x, T& number) { at::_foreach_add_({x, number}, 1); }),
+        raised([](const T& x, T& number) { at::sum_out(number, x, at::IntArrayRef{0}); })})
+    EXPECT_NE(text.find(expected), std::string::npos) << text;
+}
+
+void check_what_is_read_and_written() {
+  const T x = torch::ones({2, 2});
+  const auto run = [&](const std::function<void(T&)>& write) {
+    run_trace({x}, [&](const Tensors& in) {
+      T y = in[0] * 1;
+      write(y);
+      return Tensors{y};
+    });
+  };
+  const std::string refused =
+      error_text<UnsupportedError>([&] { run([](T& y) { y.addmm_(y, y); }); });
+  EXPECT_NE(refused.find("writes into one of its operands"), std::string::npos) << refused;
+  const std::string raised = libtorch_error(
+      [&] { run([](T& y) { at::index_select_out(y, y, 0, torch::tensor({1, 0})); }); });
+  EXPECT_NE(raised.find("refer to a single memory location"), std::string::npos) << raised;
+  EXPECT_NO_THROW(run([&](T& y) { y.addmm_(x, x); }));
+}
+
+// Neither a sum nor zeros between the windows; and the base keeps its strides.
+void every_element_in_its_place() {
+  const T x = torch::ones({2, 4});
+  const Ops filled = recorded(x, [](const T& y) { return y.expand({1, 2, 4}).fill_(2); });
+  EXPECT_FALSE(has(filled, "aten.add.Tensor") || has(filled, "aten.sub.Tensor"));
+  run_trace({x}, [](const Tensors& in) {
+    const T turned = in[0].t(), windows = turned.unfold(0, 1, 1);
+    const std::vector<int64_t> order = windows.strides().vec();
+    windows.mul_(2);
+    EXPECT_EQ(windows.strides(), order);
+    EXPECT_EQ(turned.exp().strides(), turned.strides());
+    EXPECT_EQ(turned.strides(), (std::vector<int64_t>{1, 4}));
+    return Tensors{turned};
+  });
+}
+
 void check_a_mask() {
   for (const bool scattered : {false, true}) {
     const std::string text = libtorch_error([&] {
@@ -418,17 +470,6 @@ void a_view_of_what_is_written() {
   EXPECT_EQ(below.ops(), (Ops{"aten.clone", "aten.view"}));
 }
 
-void windows_of_what_is_written() {
-  run_trace({torch::ones({2, 3})}, [](const Tensors& in) {
-    const T turned = in[0].t(), windows = turned.unfold(0, 1, 1);
-    const std::vector<int64_t> order = windows.strides().vec();
-    windows.mul_(2);
-    EXPECT_EQ(windows.strides(), order);
-    EXPECT_EQ(turned.strides(), (std::vector<int64_t>{1, 3}));
-    return Tensors{};
-  });
-}
-
 // ---- recording ----
 
 void no_part_of_the_program() {
@@ -596,8 +637,11 @@ const std::map<std::string_view, void (*)()>& tests() {
       {"keep within the memory", keep_within_the_memory},
       {"leave out an offset", leave_out_an_offset},
       {"follow writes of the user's op", follow_writes_of_the_users_op},
+      {"refuse written numbers", refuse_written_numbers},
       {"check what is written", check_what_is_written},
+      {"every element in its place", every_element_in_its_place},
       {"check a mask", check_a_mask},
+      {"check what is read and written", check_what_is_read_and_written},
       {"check what is filled", check_what_is_filled},
       {"count writes to lists", count_writes_to_lists},
       {"written memory stays lazy or not", written_memory_stays_lazy_or_not},
@@ -612,7 +656,6 @@ const std::map<std::string_view, void (*)()>& tests() {
       {"decompose", decompose},
       {"a view of what is written", a_view_of_what_is_written},
       {"real numbers within a write", real_numbers_within_a_write},
-      {"windows of what is written", windows_of_what_is_written},
       {"note a product in place", note_a_product_in_place},
       {"round the number of a product in place", round_the_number_of_a_product_in_place},
       {"round the numbers of products in place", round_the_numbers_of_products_in_place},

@@ -1,0 +1,78 @@
+#include "tracing/hooks/view_inverses.h"
+
+#include "libtorch/view_metas.h"
+#include "tracing/recording/tensors_of.h"
+
+#include <ATen/FunctionalTensorWrapper.h>
+#include <ATen/ops/as_strided_scatter.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace tandem::tracing {
+namespace {
+
+namespace functionalization = at::functionalization;
+using libtorch::ViewOp;
+
+/// Several views, one after the other, as one with an exact inverse.
+class InPlace : public functionalization::ViewMeta {
+ public:
+  explicit InPlace(std::vector<libtorch::ViewMetaPtr> views)
+      : ViewMeta(/*has_symbolic_inputs=*/false), views_(std::move(views)) {}
+
+  at::Tensor forward(const at::Tensor& base) override {
+    at::Tensor view = base;
+    for (const libtorch::ViewMetaPtr& one : views_) view = one->forward(view);
+    return view;
+  }
+
+  at::Tensor reverse(const at::Tensor& base, const at::Tensor& mutated_view) override {
+    if (views_.size() == 1 && libtorch::view_op_of(*views_[0]) == ViewOp::Expand &&
+        mutated_view.numel() == base.numel()) {
+      at::Tensor whole = mutated_view;
+      while (whole.dim() > base.dim()) whole = whole.select(0, 0);
+      return whole;
+    }
+    // Where several elements lie at one place, this is refused when it is recorded.
+    const at::Tensor view = forward(base);
+    const std::optional<int64_t> offset = view.storage_offset() == base.storage_offset()
+                                              ? std::nullopt
+                                              : std::optional<int64_t>(view.storage_offset());
+    return at::as_strided_scatter(base, mutated_view, view.sizes(), view.strides(), offset);
+  }
+
+ private:
+  const std::vector<libtorch::ViewMetaPtr> views_;
+};
+
+/// From the first such view on: what is written may be a part of it in which every element has a
+/// place of its own.
+void keep_places_of(const at::Tensor& written) {
+  if (!functionalization::impl::isFunctionalTensor(written)) return;
+  auto* wrapper = functionalization::impl::unsafeGetFunctionalWrapper(written);
+  std::vector<libtorch::ViewMetaPtr>& views = libtorch::views_of(*wrapper);
+  const auto first = std::ranges::find_if(views, [](const libtorch::ViewMetaPtr& view) {
+    return libtorch::view_op_of(*view) != ViewOp::Other;
+  });
+  if (first == views.end()) return;
+  const auto exact = std::make_shared<InPlace>(std::vector(first, views.end()));
+  views.erase(first, views.end());
+  views.push_back(exact);
+}
+
+}  // namespace
+
+std::any keep_places(BoxedCall& call) {
+  const std::vector<c10::Argument>& arguments = call.op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].alias_info() && arguments[i].alias_info()->isWrite())
+      for_each_tensor(call.operand(i), keep_places_of);
+  }
+  return {};
+}
+
+}  // namespace tandem::tracing
