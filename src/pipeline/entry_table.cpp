@@ -75,6 +75,13 @@ size_t EntryTable::find(const libtorch::ThreadState& thread, const detail::Flat&
   return kNone;
 }
 
+int64_t EntryTable::with_other_numbers(const libtorch::ThreadState& thread,
+                                       const detail::Flat& arguments) const {
+  return std::ranges::count_if(variants_, [&](const VariantPtr& variant) {
+    return variant->guards().hold_but_for_numbers(thread, arguments);
+  });
+}
+
 bool EntryTable::marks_allow(size_t entry, const runtime::Guards& call,
                              const SizeMarks& marks) const {
   for (const VariantPtr& variant : variants_of(entry)) {

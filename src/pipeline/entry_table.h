@@ -63,6 +63,10 @@ class EntryTable {
   size_t find(const libtorch::ThreadState& thread, const detail::Flat& arguments,
               size_t first) const;
 
+  /// How many variants differ from such a call in numbers among the constants only.
+  int64_t with_other_numbers(const libtorch::ThreadState& thread,
+                             const detail::Flat& arguments) const;
+
   /// Entries that could have a variant for a call as far as one knows before its trace.
   std::vector<size_t> candidates(const runtime::Guards& before_trace, const SizeMarks& marks) const;
   /// The entry to which a recording belongs, or kNone.

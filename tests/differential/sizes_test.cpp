@@ -388,5 +388,47 @@ TEST(Sizes, MoreEntriesThanAllowedRunEagerly) {
   EXPECT_EQ(f.stats().calls, f.stats().hits + 7);
 }
 
+// A schedule's number is another one in each call: to trace it for ever would cost more than eager.
+TEST(Sizes, NumbersThatNeverComeBackRunEagerlyInTheEnd) {
+  auto f = compile([](const T& x, double by) { return (x * by).sin(); },
+                   {.max_entries = 3, .verify_every = 0});
+  double by = 0;
+  const auto call = [&](int64_t n) {
+    by += 0.25;
+    EXPECT_TRUE(f(torch::ones({n}), by).allclose((torch::ones({n}) * by).sin()));
+  };
+  for (int i = 0; i < 3; ++i) call(4);
+  EXPECT_EQ(f.stats().variants, 3);
+  EXPECT_EQ(f.stats().eager_calls, 0);
+  for (int i = 0; i < 5; ++i) call(4);
+  EXPECT_EQ(f.stats().eager_calls, 5);
+  EXPECT_EQ(f.stats().traces, 3);
+  EXPECT_NE(f.explain(torch::ones({4}), by + 1).find("another number is to be served"),
+            std::string::npos);
+  f(torch::ones({4}), 0.25);  // one of those that are served
+  EXPECT_EQ(f.stats().eager_calls, 5);
+  for (int64_t n = 5; n < 12; ++n) call(n);  // sizes are no such numbers
+  EXPECT_EQ(f.stats().eager_calls, 5);
+  EXPECT_EQ(f.stats().entries, 1);
+}
+
+TEST(Sizes, TooManyNumbersAreAnErrorThatSaysSo) {
+  auto f = compile([](const T& x, double by) { return x * by; },
+                   {.max_entries = 2, .on_overflow = OnOverflow::error});
+  f(torch::ones({4}), 1);
+  f(torch::ones({4}), 2);
+  try {
+    f(torch::ones({4}), 3);
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("serves 2 different numbers at these sizes, as many as max_entries allows; "
+                        "one more would be needed because entry 0: constant 0 is 3"),
+              std::string::npos)
+        << text;
+    EXPECT_NE(text.find("remedy: raise Options::max_entries, or "), std::string::npos) << text;
+  }
+}
+
 }  // namespace
 }  // namespace tandem::test

@@ -250,21 +250,31 @@ class Function final : public detail::CompiledFunction,
     if (options_.on_overflow != OnOverflow::eager) return false;
     if (base::log_level() >= base::LogLevel::Info) return false;  // a line for each miss
     decltype(overflows_) overflows;
+    bool all = false;
     {
       std::shared_lock lock(mutex_);
-      if (!overflow_warned_ || !has_all_entries(*table_)) return false;
+      if (!overflow_warned_) return false;
       for (size_t i = 0; i < table_->entry_count(); ++i) {
         if (table_->newest(i).guards().is_stale()) return false;
       }
-      if (!generalises() || overflows_.size() >= kMostOverflows) return true;
+      all = has_all_entries(*table_);
+      if (all && (!generalises() || overflows_.size() >= kMostOverflows)) return true;
       overflows = overflows_;
     }
-    return std::ranges::any_of(overflows,
-                               [&](const auto& guards) { return guards->hold(thread, arguments); });
+    return std::ranges::any_of(overflows, [&](const Overflow& one) {
+      return one.whatever_the_numbers ? one.guards->hold_but_for_numbers(thread, arguments)
+                                      : all && one.guards->hold(thread, arguments);
+    });
   }
 
   bool has_all_entries(const EntryTable& table) const {
     return static_cast<int64_t>(table.entry_count()) >= options_.max_entries;
+  }
+
+  /// Numbers that are others in each call (a schedule, a counter) would be traced for ever.
+  bool has_all_numbers(const EntryTable& table, const libtorch::ThreadState& thread,
+                       const detail::Flat& arguments) const {
+    return generalises() && table.with_other_numbers(thread, arguments) >= options_.max_entries;
   }
 
   detail::Flat call_eagerly(const detail::Flat& arguments) {
@@ -287,17 +297,21 @@ class Function final : public detail::CompiledFunction,
                     error_text(error), reason, "\n");
       return nullptr;
     }
-    const auto full = [&] {
+    const auto full = [&](const char* needed) {
       forecast =
           base::str(options_.on_overflow == OnOverflow::error ? "  is an error" : "  runs eagerly",
-                    ": another entry is needed, and max_entries allows ", options_.max_entries,
-                    "\n", reason, "\n");
+                    ": another ", needed, ", and max_entries allows ", options_.max_entries, "\n",
+                    reason, "\n");
     };
     const EntryTable alive = table.without(stale_in(table));
     const runtime::Guards key = guards_of(*program_, thread, arguments, options_);
     const SizeMarks marks = marks_in(arguments);
     if (has_all_entries(alive) && !may_join(alive, key, marks)) {
-      full();
+      full("entry is needed");
+      return nullptr;
+    }
+    if (has_all_numbers(alive, thread, arguments)) {
+      full("number is to be served at these sizes");
       return nullptr;
     }
     CaptureCounts counts;
@@ -309,7 +323,7 @@ class Function final : public detail::CompiledFunction,
       reason += home.other_ops + "\n";
       if (home.entry == EntryTable::kNone && has_all_entries(alive)) {
         reason.pop_back();
-        full();
+        full("entry is needed");
         return nullptr;
       }
       const size_t entries = alive.entry_count();
@@ -445,6 +459,10 @@ class Function final : public detail::CompiledFunction,
     if (has_all_entries(*table) && !may_join(*table, ticket.key(), made.marks)) {
       log_miss();
       return overflow(thread, arguments, *table, made.reason, ticket.key());
+    }
+    if (has_all_numbers(*table, thread, arguments)) {
+      log_miss();
+      return overflow_of_numbers(thread, arguments, *table, made.reason, ticket.key());
     }
     int64_t number = 0;
     {
@@ -642,25 +660,52 @@ class Function final : public detail::CompiledFunction,
   VariantPtr overflow(const libtorch::ThreadState& thread, const detail::Flat& arguments,
                       const EntryTable& table, const std::string& reason,
                       const runtime::Guards& key) {
-    bool first = false;
-    {
-      std::unique_lock lock(mutex_);
-      first = !std::exchange(overflow_warned_, true);
-      if (generalises() && overflows_.size() < kMostOverflows)
-        overflows_.push_back(std::make_shared<const runtime::Guards>(key));
-    }
-    if (!first && options_.on_overflow == OnOverflow::eager) return nullptr;
-    const std::string text =
+    if (!is_first_overflow(key, /*whatever_the_numbers=*/false)) return nullptr;
+    return refuse_entry(
         base::str(options_.name, " has ", table.entry_count(),
                   table.entry_count() == 1 ? " entry" : " entries", ", max_entries allows ",
-                  options_.max_entries, "; another would be needed because ", reason);
-    const VariantPtr near = nearest(table.variants(), thread, arguments);
-    const std::string remedy = base::str("\n  remedy: raise Options::max_entries, or ",
-                                         near->guards().advice(thread, arguments, generalises()));
+                  options_.max_entries, "; another would be needed because ", reason),
+        nearest(table.variants(), thread, arguments)
+            ->guards()
+            .advice(thread, arguments, generalises()));
+  }
+
+  /// The same for a call that differs from as many others in numbers only.
+  VariantPtr overflow_of_numbers(const libtorch::ThreadState& thread, const detail::Flat& arguments,
+                                 const EntryTable& table, const std::string& reason,
+                                 const runtime::Guards& key) {
+    if (!is_first_overflow(key, /*whatever_the_numbers=*/true)) return nullptr;
+    return refuse_entry(
+        base::str(options_.name, " serves ", table.with_other_numbers(thread, arguments),
+                  " different numbers at these sizes, as many as max_entries allows; one more "
+                  "would be needed because ",
+                  reason),
+        nearest(table.variants(), thread, arguments)
+            ->guards()
+            .advice(thread, arguments, generalises()));
+  }
+
+  /// Remembers the call. False: the program knows already that such calls run eagerly.
+  bool is_first_overflow(const runtime::Guards& key, bool whatever_the_numbers) {
+    std::unique_lock lock(mutex_);
+    const bool first = !std::exchange(overflow_warned_, true);
+    if (generalises() && overflows_.size() < kMostOverflows)
+      overflows_.push_back({std::make_shared<const runtime::Guards>(key), whatever_the_numbers});
+    return first || options_.on_overflow == OnOverflow::error;
+  }
+
+  VariantPtr refuse_entry(const std::string& text, const std::string& advice) {
+    const std::string remedy = "\n  remedy: raise Options::max_entries, or " + advice;
     if (options_.on_overflow == OnOverflow::error) throw UserError("call", text + remedy);
     base::warn("calls run eagerly: " + text + remedy);
     return nullptr;
   }
+
+  /// A call that had no place. `whatever_the_numbers`: nor has one that differs in numbers only.
+  struct Overflow {
+    std::shared_ptr<const runtime::Guards> guards;
+    bool whatever_the_numbers = false;
+  };
 
   const std::shared_ptr<const Program> program_;
   const Options options_;
@@ -668,7 +713,7 @@ class Function final : public detail::CompiledFunction,
   CompileRegistry compiles_;         // never entered with mutex_ held
   mutable std::shared_mutex mutex_;  // guards what follows
   Table table_ = std::make_shared<const EntryTable>();
-  std::vector<std::shared_ptr<const runtime::Guards>> overflows_;  // calls that had no place
+  std::vector<Overflow> overflows_;
   Stats stats_;
   uint64_t generation_ = 0;  // counts reset()
   int64_t next_number_ = 0;  // of a compile, for the names of dumps

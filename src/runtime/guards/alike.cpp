@@ -54,6 +54,17 @@ bool Guards::alike_before_trace(const Guards& other) const {
          (!guard_value_ || base::same_bits(*guard_value_, *other.guard_value_));
 }
 
+bool Guards::hold_but_for_numbers(const libtorch::ThreadState& thread,
+                                  const detail::Flat& arguments) const {
+  return thread_ == thread && has_structure_of(arguments) &&
+         std::ranges::equal(constants_, arguments.constants, alike_constants) &&
+         std::ranges::equal(arguments_, arguments.tensors,
+                            [](const TensorGuard& guard, const at::Tensor& tensor) {
+                              return guard.matches(tensor);
+                            }) &&
+         modules_.holds();
+}
+
 bool Guards::alike(const Guards& other) const {
   const auto same_closed_over = [](const ClosedOver& a, const ClosedOver& b) {
     return a.argument == b.argument &&

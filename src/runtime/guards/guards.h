@@ -74,6 +74,10 @@ class Guards {
   /// floating-point numbers. Of guards of a call before its trace nothing that a trace adds counts.
   bool alike(const Guards& other) const;
   bool alike_before_trace(const Guards& other) const;
+  /// Whether nothing that is known before a trace keeps the entry from serving the call, except
+  /// integers and floating-point numbers among the constants. As quick as `hold`.
+  bool hold_but_for_numbers(const libtorch::ThreadState& thread,
+                            const detail::Flat& arguments) const;
   /// Of guards that are alike: in how many sizes, strides, offsets or numbers they differ.
   size_t differing_numbers(const Guards& other) const;
   /// Those tensors and numbers with what they are here: `argument 0 f32[7, 8], constant 1 is 4`.
