@@ -596,13 +596,14 @@ class Function final : public detail::CompiledFunction,
   /// Variants that can serve no call any more: they would only keep memory, and a place.
   void drop_stale() {
     Table before;  // dies after the lock is gone
+    decltype(overflows_) forgotten;
     std::unique_lock lock(mutex_);
     const std::vector<VariantPtr> stale = stale_in(*table_);
     if (stale.empty()) return;
     before = std::make_shared<const EntryTable>(table_->without(stale));
     table_.swap(before);
     stats_.evictions += static_cast<int64_t>(before->entry_count() - table_->entry_count());
-    overflows_.clear();
+    overflows_.swap(forgotten);
     lock.unlock();
   }
 
