@@ -211,7 +211,6 @@ TEST(GuardFlips, StorageOffsetIsGuardedWhereAsStridedIsUsed) {
       EXPECT_TRUE(x.grad().equal(y.grad())) << start;
     }
     // The offset is a number of the graph, as a size is.
-    EXPECT_EQ(f.stats().entries, 1);
     EXPECT_EQ(f.stats().variants, 3);
     auto fixed = compile(eager, {.dynamic = Dynamic::never});
     for (int64_t start : {4, 3, 5}) fixed(big.slice(0, start, start + 4));

@@ -323,7 +323,9 @@ TEST(RandomOps, AFailedCompileAndAMissDrawNothing) {
   const auto compiled =
       tandem::compile(function, {.max_entries = 1, .on_overflow = OnOverflow::error});
   compiled.prepare(torch::ones({3}));
-  EXPECT_THROW(compiled(torch::ones({4})), UserError);
+  EXPECT_THROW(compiled(torch::ones({3}, torch::kDouble)), UserError);
+  EXPECT_TRUE(at::equal(state(), before));
+  compiled.prepare(torch::ones({4}));  // other sizes of the entry
   EXPECT_TRUE(at::equal(state(), before));
   compiled.explain(torch::ones({5}));
   EXPECT_TRUE(at::equal(state(), before));

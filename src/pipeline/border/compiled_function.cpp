@@ -288,20 +288,21 @@ class Function final : public detail::CompiledFunction,
   EntryPtr forecast_miss(const libtorch::ThreadState& thread, const detail::Flat& arguments,
                          const EntryTable& table, Explanation& page) {
     std::string& forecast = page.forecast;
-    std::string reason = "  because: " + miss_reason(table, thread, arguments);
+    std::string reason = miss_reason(table, thread, arguments);
+    const auto because = [&] { return "  because: " + reason + "\n"; };
     const char* instead =
         options_.on_unsupported == OnUnsupported::eager ? "runs eagerly" : "is an error";
     if (auto error = compiles_.failure(thread, arguments)) {
       forecast =
           base::str("  ", instead, ", since it could not be compiled (remembered until reset()):\n",
-                    error_text(error), reason, "\n");
+                    error_text(error), because());
       return nullptr;
     }
     const auto full = [&](const char* needed) {
       forecast =
           base::str(options_.on_overflow == OnOverflow::error ? "  is an error" : "  runs eagerly",
                     ": another ", needed, ", and max_entries allows ", options_.max_entries, "\n",
-                    reason, "\n");
+                    because());
     };
     const EntryTable alive = table.without(stale_in(table));
     const runtime::Guards key = guards_of(*program_, thread, arguments, options_);
@@ -320,9 +321,8 @@ class Function final : public detail::CompiledFunction,
     try {
       Prepared prepared = prepare_entry(program_, arguments, options_, log, counts);
       const Home home = home_of(alive, prepared.guards, prepared.captured, marks);
-      reason += home.other_ops + "\n";
+      reason += home.other_ops;
       if (home.entry == EntryTable::kNone && has_all_entries(alive)) {
-        reason.pop_back();
         full("entry is needed");
         return nullptr;
       }
@@ -330,12 +330,12 @@ class Function final : public detail::CompiledFunction,
       if (home.entry == EntryTable::kNone) {
         forecast =
             base::str("  compiles a new entry (", entries, entries == 1 ? " exists, " : " exist, ",
-                      options_.max_entries, " allowed)\n", reason);
+                      options_.max_entries, " allowed)\n", because());
       } else {
         const std::vector<VariantPtr> variants = alive.variants_of(home.entry);
         forecast = base::str("  adds these sizes to entry ", home.entry, ", which has ",
                              variants.size(), variants.size() == 1 ? " set" : " sets",
-                             " of them: the function is traced, no entry is compiled\n", reason);
+                             " of them: the function is traced, no entry is compiled\n", because());
         page.variants = states_of(variants);
       }
       EntryPtr made =
@@ -344,7 +344,7 @@ class Function final : public detail::CompiledFunction,
       return made;
     } catch (const UnsupportedError&) {
       forecast = base::str("  ", instead, ", since it cannot be compiled:\n",
-                           error_text(std::current_exception()), reason, "\n");
+                           error_text(std::current_exception()), because());
     } catch (const std::exception&) {
       forecast = "  raises:\n" + error_text(std::current_exception());
     }
@@ -614,13 +614,14 @@ class Function final : public detail::CompiledFunction,
   /// Variants that can serve no call any more: they would only keep memory, and a place.
   void drop_stale() {
     Table before;  // dies after the lock is gone
+    decltype(overflows_) forgotten;
     std::unique_lock lock(mutex_);
     const std::vector<VariantPtr> stale = stale_in(*table_);
     if (stale.empty()) return;
     before = std::make_shared<const EntryTable>(table_->without(stale));
     table_.swap(before);
     stats_.evictions += static_cast<int64_t>(before->entry_count() - table_->entry_count());
-    overflows_.clear();
+    overflows_.swap(forgotten);
     lock.unlock();
   }
 

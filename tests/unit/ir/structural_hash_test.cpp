@@ -94,5 +94,44 @@ TEST(StructuralHash, DiffersWithEverythingElse) {
   for (const std::string& text : texts) EXPECT_TRUE(hashes.insert(hash_of(text)).second) << text;
 }
 
+uint64_t free_hash_of(const std::string& text) { return shape_free_hash(parse(text)); }
+
+TEST(ShapeFreeHash, LeavesOutSizesStridesAndNumbers) {
+  const uint64_t plain = free_hash_of(text_of(kPlain));
+  EXPECT_NE(plain, hash_of(text_of(kPlain)));
+  const std::string other_size = "%x: f32[7] user_input 0";
+  EXPECT_EQ(free_hash_of(text_of("%y: f32[7] = aten.add.Scalar(%x, 5, 3)", other_size)), plain);
+  EXPECT_EQ(free_hash_of(text_of("%y: f32[4] (2) = aten.add.Scalar(%x, 1, 1)")), plain);
+  const auto constant = [](const std::string& numbers) {
+    return free_hash_of(
+        text_of("%c: f32[2] = constant " + numbers + "\n  %y: f32[2] = aten.mul.Tensor(%x, %c)",
+                "%x: f32[2] user_input 0"));
+  };
+  EXPECT_EQ(constant("{1.0, 2.0}"), constant("{1.0, 3.0}"));
+}
+
+TEST(ShapeFreeHash, DiffersWithEverythingElse) {
+  const std::string head = "%x: f32[4] user_input 0";
+  const std::vector<std::string> texts = {
+      text_of(kPlain),
+      text_of("%y: f32[4] = aten.sub.Scalar(%x, 1, 1)"),
+      text_of("%y: f32[4] = aten.add.Scalar(%x, true, 1)"),
+      text_of("%y: f32[4] = aten.add.Scalar(%x, 1.0, 1)"),  // another kind of number
+      text_of("%y: f64[4] = aten.add.Scalar(%x, 1, 1)"),
+      text_of("%y: f32[4, 1] = aten.add.Scalar(%x, 1, 1)"),
+      text_of("%y: cuda:0 f32[4] = aten.add.Scalar(%x, 1, 1)"),
+      text_of("backward:\n  " + kPlain),
+      text_of(kPlain, "%x: f32[4] param \"a\""),
+      text_of(kPlain, head + ", %z: f32[4] user_input 1"),
+      text_of("%y: f32[2, 2] = aten.view(%x, [2, 2])"),
+      text_of("%y: f32[2, 2] = aten.view(%x, [2, 2, 1])"),
+      text_of("%y: f32[4] = aten.sum.dim_IntList(%x, [0], true)"),
+      text_of("%y: f32[4] = aten.sum.dim_IntList(%x, [0], false)"),
+  };
+  std::set<uint64_t> hashes;
+  for (const std::string& text : texts)
+    EXPECT_TRUE(hashes.insert(free_hash_of(text)).second) << text;
+}
+
 }  // namespace
 }  // namespace tandem::ir
