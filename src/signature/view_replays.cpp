@@ -4,6 +4,7 @@
 #include "ops/memory/flat_memory.h"
 #include "ops/memory/view_replay.h"
 #include "ops/op_table.h"
+#include "signature/input_facts.h"
 #include "signature/storage_of.h"
 #include "tracing/recording/traced_tensor.h"
 #include "tracing/recording/tracing_state.h"
@@ -235,8 +236,8 @@ class Replays {
   void replay_of_group(ir::OutputFacts& facts, int64_t group, ir::ValueId value, size_t index) {
     facts.kind = ir::OutputKind::AliasOfGroup;
     facts.source = group;
-    replay(ir::CallTensor::group(group), false, whole_of(trace_.results().tensors[index]), value,
-           index);
+    replay(ir::CallTensor::group(group), has_reshaped_root(group),
+           whole_of(trace_.results().tensors[index]), value, index);
   }
 
   /// Replays a result from a base that was reshaped in place, by its strides: the sizes of the base
@@ -281,6 +282,15 @@ class Replays {
       return static_cast<int64_t>(i);
     }
     return std::nullopt;
+  }
+
+  /// The base of the group is an input that is reshaped in place: it is viewed as it came.
+  bool has_reshaped_root(int64_t group) const {
+    const tracing::Group& of = trace_.groups()[reading_.groups[static_cast<size_t>(group)]];
+    return std::ranges::any_of(of.members, [&](size_t member) {
+      const tracing::StandIn& one = trace_.stand_ins()[member];
+      return one.tensor.is_same(of.tensor) && is_reshaped(one);
+    });
   }
 
   /// A view that was written has its history from the base, whatever it was taken of.

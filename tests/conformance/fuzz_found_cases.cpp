@@ -798,6 +798,32 @@ Category fuzz_found() {
                 return {a[0].min().sqrt(), (a[0] - 2).max().abs().sqrt(), a[1].median().sqrt(),
                         a[1].nanmedian().sqrt()};
               }),
+          judged(
+              "part of an argument that is reshaped, written through a view of it",
+              [] {
+                const at::Tensor x = torch::randn({1, 3});
+                return Inputs{{x, x.squeeze()}, {}, {}};
+              },
+              [](Tensors& a) -> Tensors {
+                const at::Tensor before = a[0].select(-2, 0);
+                a[1].mul_(0.75);
+                a[0].unsqueeze_(0);
+                return {before, a[0].select(-1, 1)};
+              }),
+          judged(
+              "part of an argument with a history that is reshaped, written through a view of it",
+              [] {
+                const at::Tensor leaf = torch::randn({1, 3}).requires_grad_();
+                const at::Tensor x = leaf * 2;
+                return Inputs{{x, x.squeeze()}, {leaf}, {}};
+              },
+              [](Tensors& a) -> Tensors {
+                const at::Tensor before = a[0].select(-2, 0);
+                a[1].mul_(0.75);
+                a[0].unsqueeze_(0);
+                return {before, a[0].select(-1, 1)};
+              },
+              refused_with("is a view of a tensor that was reshaped and written in place")),
           judged("many draws into parts with gaps", plain({{4, 7}, {17, 2}, {5, 2, 5}}),
                  [](Tensors& a) -> Tensors {
                    a[0].slice(1, 3, 7).normal_();
