@@ -39,26 +39,6 @@ Case closed_over(std::string name, MakeViews views, Body body, Settings settings
           [=](Session& session) { session.judge(closing_over(views, body), settings); }};
 }
 
-/// A base without grad and a view of it, to which the function gives a history.
-MakeProgram closing_over_plain(Body body) {
-  return [=] {
-    const at::Tensor base = torch::randn({2, 3}, at::kDouble);
-    const Tensors closed{base, base.slice(0, 1, 2)};
-    return Program{[=] {
-                     const at::Tensor x = torch::randn({1, 3}, at::kDouble).requires_grad_();
-                     base.detach_();
-                     base.copy_(torch::randn({2, 3}, at::kDouble));
-                     return Inputs{{x}, {x}, closed};
-                   },
-                   [=](Tensors& a) { return body(closed, a[0]); }};
-  };
-}
-
-Case given_history(std::string name, Body body, Settings settings) {
-  return {std::move(name),
-          [=](Session& session) { session.judge(closing_over_plain(body), settings); }};
-}
-
 /// A gradient that arrives through a result and through what was written is summed outside.
 Settings summed() {
   Settings settings;
@@ -115,22 +95,6 @@ Category closed_over_views() {
                     const at::Tensor before = closed[1].exp();
                     closed[0].mul_(before * x);
                     return {before, closed[1].sin(), closed[0] * closed[1]};
-                  },
-                  run_twice()),
-              // The trace lends the history to the tensors outside, and leaves them as they were.
-              given_history(
-                  "a base is read, its view given a history",
-                  [](const Tensors& closed, const at::Tensor& x) -> Tensors {
-                    const at::Tensor before = closed[0].sin();
-                    closed[1].add_(x);
-                    return {closed[1], before};
-                  },
-                  run_twice()),
-              given_history(
-                  "a view is given a history, its base read",
-                  [](const Tensors& closed, const at::Tensor& x) -> Tensors {
-                    closed[1].add_(x);
-                    return {closed[1], closed[0].sin()};
                   },
                   run_twice()),
               // No group and no view: what is not written, and a base.
