@@ -143,7 +143,9 @@ class Generator {
       origin(program_.arguments, random_.between(1, 3));
     }
     const bool closes_over = random_.percent(35);
-    if (closes_over || has(ProgramPattern::SetData) || has(ProgramPattern::NewHistories)) {
+    if (has(ProgramPattern::NewHistories)) {
+      parts_origin(program_.closure);
+    } else if (closes_over || has(ProgramPattern::SetData)) {
       origin(program_.closure, random_.between(1, 2));
     }
     program_.mode = random_.percent(25)  ? CallMode::Epilogue

@@ -14,6 +14,12 @@ const autograd::Node* noted_history(const at::Tensor& tensor) {
   return meta ? meta->grad_fn_.get() : nullptr;
 }
 
+/// Null for a tensor that is no view.
+autograd::DifferentiableViewMeta* view_meta(const at::Tensor& tensor) {
+  auto* meta = autograd::impl::get_view_autograd_meta(tensor);
+  return meta != nullptr && meta->has_bw_view() ? meta : nullptr;
+}
+
 }  // namespace
 
 void MirroredHistories::mirror(const at::Tensor& real, const at::Tensor& stand_in) {
@@ -24,8 +30,12 @@ void MirroredHistories::mirror(const at::Tensor& real, const at::Tensor& stand_i
   const autograd::Edge edge = autograd::impl::gradient_edge(stand_in);
   // Of a view, again: its version may have moved.
   if (known != mirrored_.end() && known->second.edge == edge && !real.is_view()) return;
+  const auto* const view = view_meta(real);
+  const uint32_t version = known != mirrored_.end() ? known->second.version
+                           : view != nullptr        ? view->get_attr_version()
+                                                    : 0;
   autograd::impl::set_gradient_edge(real, edge);
-  mirrored_.insert_or_assign(real.unsafeGetTensorImpl(), Mirrored{real, edge});
+  mirrored_.insert_or_assign(real.unsafeGetTensorImpl(), Mirrored{real, edge, version});
 }
 
 bool MirroredHistories::is_mirrored(const at::Tensor& real) const {
@@ -43,6 +53,8 @@ bool MirroredHistories::take_back() {
       autograd::impl::set_gradient_edge(base, autograd::Edge());
     }
     autograd::impl::set_gradient_edge(one.real, autograd::Edge());
+    // Otherwise the call, which moves the version to what it is now, would leave the view as it is.
+    if (auto* view = view_meta(one.real)) view->set_attr_version(one.version);
   }
   mirrored_.clear();
   return untouched;

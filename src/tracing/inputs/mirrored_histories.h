@@ -31,6 +31,7 @@ class MirroredHistories {
   struct Mirrored {
     at::Tensor real;
     torch::autograd::Edge edge{};
+    uint32_t version = 0;  // of a view: that for which it had its history
   };
   std::unordered_map<const c10::TensorImpl*, Mirrored> mirrored_;
 };
