@@ -26,6 +26,8 @@ struct CompileContext {
   std::vector<ir::Symbol> symbols{};
   Rounding rounding = Rounding::eager;
   Random random = Random::eager;
+  bool sizes_vary =
+      false;  // graphs of the same ops with other sizes will follow: kernels should serve them, too
 };
 
 /// A compiled graph. `run` may be called from several threads at once.
