@@ -34,6 +34,7 @@ def commands_of(options):
         "compiled_call": script("compiled_call", "compiled_call_bench", *rounds),
         "overheads": [tools / "overhead_bench", "--out", out / "overheads.json"],
         "capture": script("capture", "capture_bench", *rounds, *blocks),
+        "sizes": [tools / "sizes_bench", "--out", out / "sizes.json", *rounds, *(["--small"] if options.smoke else [])],
         "first_call": script("first_call", "first_call_bench", *models),
     }
     seconds = ["--benchmark_min_time=0.001"] if options.smoke else []
@@ -64,6 +65,11 @@ def rows(data):
         elif data["benchmark"] == "overheads":
             meaning = "of eager's time" if "max_entries" in case["name"] else "of the time with Rounding::eager"
             yield name, f"{case['ratio']:.2f}", interval(case), meaning
+        elif data["benchmark"] == "sizes":
+            if "ratio" in case:
+                yield name, f"{case['ratio']:.3f}", interval(case, digits=3), "of the time with kernels for one size"
+            else:
+                yield name, f"{case['each_ms']:.3f} ms", "", f"each; the first length takes {case['first_ms']:.0f} ms"
         elif data["benchmark"] == "compiled_call":
             yield name, f"{case['to_eager']['ratio']:.2f}", interval(case["to_eager"]), "of eager's time"
             if "to_rival" in case:

@@ -3,6 +3,7 @@
 #include "backends/llvm_cpu/code/loader.h"
 #include "backends/llvm_cpu/code/object_code.h"
 #include "backends/llvm_cpu/cpu_target.h"
+#include "backends/llvm_cpu/form.h"
 #include "backends/llvm_cpu/parallel.h"
 #include "backends/llvm_cpu/schedule.h"
 #include "backends/llvm_cpu/split_reduction.h"
@@ -16,10 +17,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,7 @@ namespace {
 using loops::CompiledKernel;
 using loops::Kernel;
 using loops::KernelCompiler;
+using loops::Sizes;
 
 /// Memory of one thread for the rows that kernels keep to themselves; grows, and is kept.
 class ThreadScratch {
@@ -52,13 +54,20 @@ class ThreadScratch {
   int64_t size_ = 0;
 };
 
+/// Machine code, which all kernels of its form share; one for fixed sizes has no form.
+struct Code {
+  std::shared_ptr<const LoadedKernel> loaded{};
+  std::string form{};
+};
+
 /// One generated function and how it is called.
 struct Stage {
   int64_t units = 1, grain = 1;  // of the schedule
   int64_t scratch_bytes = 0;
-  std::unique_ptr<LoadedKernel> code{};
-  std::unique_ptr<LoadedKernel> unaligned{};  // of a schedule that streams: for other memory
-  std::vector<int32_t> streamed{};            // buffers that such a schedule writes
+  Code code{};
+  Code unaligned{};                 // of a schedule that streams: for other memory
+  std::vector<int32_t> streamed{};  // buffers that such a schedule writes
+  std::vector<int64_t> numbers{};   // of the form
 
   bool is_aligned(void* const* buffers) const {
     return std::ranges::all_of(streamed, [&](int32_t buffer) {
@@ -67,12 +76,13 @@ struct Stage {
   }
 
   bool run(void* const* buffers) const {
-    const LoadedKernel& loaded = unaligned && !is_aligned(buffers) ? *unaligned : *code;
+    const KernelFunction function =
+        (unaligned.loaded && !is_aligned(buffers) ? unaligned : code).loaded->function();
     std::atomic<int32_t> failed{0};
     const auto part = [&](int64_t begin, int64_t end) {
       char* memory =
           scratch_bytes ? base::of_thread<ThreadScratch>().at_least(scratch_bytes) : nullptr;
-      if (loaded.function()(buffers, begin, end, memory) != 0) failed.store(1);
+      if (function(buffers, begin, end, memory, numbers.data()) != 0) failed.store(1);
     };
     // A range that one thread would take anyway is not worth asking the pool.
     if (units <= grain) {
@@ -83,6 +93,8 @@ struct Stage {
     return failed.load() == 0;
   }
 };
+
+const char* const kSymbol = "tandem_kernel";
 
 /// What a kernel is run as: the kernel itself, or the two halves of a reduction. The first half
 /// hands its results to the second in memory between them: one piece for each buffer that the whole
@@ -110,10 +122,11 @@ struct StoredCode {
   int64_t entry = 0;
   std::vector<int64_t> slots{};
   std::vector<std::string> functions{};  // one per slot
+  ir::Bytes form{};
 
-  static StoredCode of(const LoadedKernel& loaded) {
-    CodeImage image = loaded.image();
-    StoredCode stored{.bytes = {std::move(image.bytes)}, .entry = image.entry};
+  static StoredCode of(const Code& code) {
+    CodeImage image = code.loaded->image();
+    StoredCode stored{.bytes = {std::move(image.bytes)}, .entry = image.entry, .form = {code.form}};
     for (CodeImage::Import& import : image.imports) {
       stored.slots.push_back(import.slot);
       stored.functions.push_back(std::move(import.function));
@@ -121,20 +134,21 @@ struct StoredCode {
     return stored;
   }
 
-  std::unique_ptr<LoadedKernel> load() && {
+  std::shared_ptr<const LoadedKernel> load() && {
     TANDEM_CHECK(slots.size() == functions.size(), "lower", "a stored kernel has ", slots.size(),
                  " slots for ", functions.size(), " functions");
     CodeImage image{.bytes = std::move(bytes.data), .entry = entry};
     for (size_t i = 0; i < slots.size(); ++i)
       image.imports.push_back({slots[i], std::move(functions[i])});
-    return std::make_unique<LoadedKernel>(std::move(image));
+    return std::make_shared<const LoadedKernel>(std::move(image));
   }
 };
 
 constexpr auto fields(const StoredCode*) {
   using F = StoredCode;
   return std::tuple(ir::Field{"bytes", &F::bytes}, ir::Field{"entry", &F::entry},
-                    ir::Field{"slots", &F::slots}, ir::Field{"functions", &F::functions});
+                    ir::Field{"slots", &F::slots}, ir::Field{"functions", &F::functions},
+                    ir::Field{"form", &F::form});
 }
 
 struct StoredStage {
@@ -142,13 +156,15 @@ struct StoredStage {
   StoredCode code{};
   std::optional<StoredCode> unaligned{};
   std::vector<int32_t> streamed{};
+  std::vector<int64_t> numbers{};
 };
 
 constexpr auto fields(const StoredStage*) {
   using F = StoredStage;
   return std::tuple(ir::Field{"units", &F::units}, ir::Field{"grain", &F::grain},
                     ir::Field{"scratch_bytes", &F::scratch_bytes}, ir::Field{"code", &F::code},
-                    ir::Field{"unaligned", &F::unaligned}, ir::Field{"streamed", &F::streamed});
+                    ir::Field{"unaligned", &F::unaligned}, ir::Field{"streamed", &F::streamed},
+                    ir::Field{"numbers", &F::numbers});
 }
 
 struct StoredKernel {
@@ -198,8 +214,18 @@ class CpuKernel final : public CompiledKernel {
   std::vector<Listing> listings() const override {
     Listing code{"ll", {}}, assembly{"s", {}};
     CodeGenerator generator(set_);
-    for (const Kernel& half : halves_of(kernel_).kernels) {
-      KernelText text = generator.text(schedule(half, set_), "tandem_kernel");
+    const std::vector<Kernel> halves = halves_of(kernel_).kernels;
+    for (size_t i = 0; i < halves.size(); ++i) {
+      const bool vary = !stages_[i].code.form.empty();
+      Schedule walk = schedule(halves[i], set_, vary ? Sizes::Vary : Sizes::Fixed);
+      if (vary) {
+        Form form = form_of(std::move(walk));
+        code.text += "; numbers:";
+        for (int64_t number : form.numbers) code.text += " " + std::to_string(number);
+        code.text += "\n";
+        walk = std::move(form.schedule);
+      }
+      KernelText text = generator.text(walk, kSymbol);
       code.text += text.llvm_ir;
       assembly.text += text.assembly;
     }
@@ -214,9 +240,10 @@ class CpuKernel final : public CompiledKernel {
       row = {.units = stage.units,
              .grain = stage.grain,
              .scratch_bytes = stage.scratch_bytes,
-             .code = StoredCode::of(*stage.code),
-             .streamed = stage.streamed};
-      if (stage.unaligned) row.unaligned = StoredCode::of(*stage.unaligned);
+             .code = StoredCode::of(stage.code),
+             .streamed = stage.streamed,
+             .numbers = stage.numbers};
+      if (stage.unaligned.loaded) row.unaligned = StoredCode::of(stage.unaligned);
     }
     return ir::pack_record(stored);
   }
@@ -244,28 +271,44 @@ class CpuKernel final : public CompiledKernel {
   mutable std::atomic<double> best_seconds_{0};
 };
 
-/// Kernels that somebody holds, by structure and instruction set.
-class SharedKernels {
+/// What somebody holds, by key.
+template <class T>
+class Shared {
  public:
-  std::shared_ptr<const CompiledKernel> find(const std::string& key) {
+  std::shared_ptr<const T> find(const std::string& key) {
     const std::lock_guard guard(lock_);
-    auto found = kernels_.find(key);
-    return found == kernels_.end() ? nullptr : found->second.lock();
+    auto found = held_.find(key);
+    return found == held_.end() ? nullptr : found->second.lock();
   }
-  void add(const std::string& key, const std::shared_ptr<const CompiledKernel>& kernel) {
+  /// What is held already, if another thread was first.
+  std::shared_ptr<const T> add(const std::string& key, std::shared_ptr<const T> one) {
     const std::lock_guard guard(lock_);
-    std::erase_if(kernels_, [](const auto& entry) { return entry.second.expired(); });
-    kernels_[key] = kernel;
+    // Looked through when it has doubled: once in a while for each that is added.
+    if (held_.size() >= sweep_at_) {
+      std::erase_if(held_, [](const auto& entry) { return entry.second.expired(); });
+      sweep_at_ = std::max<size_t>(64, 2 * held_.size());
+    }
+    std::weak_ptr<const T>& place = held_[key];
+    if (auto first = place.lock()) return first;
+    place = one;
+    return one;
   }
 
  private:
   std::mutex lock_;
-  std::map<std::string, std::weak_ptr<const CompiledKernel>> kernels_;
+  std::unordered_map<std::string, std::weak_ptr<const T>> held_;
+  size_t sweep_at_ = 64;
+};
+
+/// Kernels by what they compute, codes by their form.
+struct SharedKernels {
+  Shared<CompiledKernel> kernels;
+  Shared<LoadedKernel> codes;
 };
 
 SharedKernels& shared_kernels() {
-  static auto* kernels = new SharedKernels;
-  return *kernels;
+  static auto* shared = new SharedKernels;
+  return *shared;
 }
 
 /// The best of a few copies of 8 MiB, larger than most second-level caches, on libtorch's threads.
@@ -303,36 +346,23 @@ class CpuCompiler final : public KernelCompiler {
     return bandwidth;
   }
 
-  std::vector<Result> compile(std::span<const Kernel* const> kernels) override {
+  std::vector<Result> compile(std::span<const Kernel* const> kernels, Sizes sizes) override {
     const InstructionSet set = instruction_set();
     std::vector<Result> results(kernels.size());
-    std::vector<size_t> missing;
-    std::vector<std::string> keys(kernels.size());
+    std::vector<Draft> drafts;
+    Codes codes;
     for (size_t i = 0; i < kernels.size(); ++i) {
-      keys[i] = key_of(set, *kernels[i]);
-      results[i].kernel = shared_kernels().find(keys[i]);
-      if (!results[i].kernel) missing.push_back(i);
-    }
-    std::atomic<size_t> next{0};
-    const auto work = [&] {
-      std::optional<CodeGenerator> generator;
-      for (size_t at = next++; at < missing.size(); at = next++) {
-        const size_t i = missing[at];
-        try {
-          if (!generator) generator.emplace(set);
-          results[i] = compile_one(*generator, *kernels[i], set);
-        } catch (const std::exception& error) {
-          results[i] = {nullptr, error.what()};
-        }
+      if ((results[i].kernel = find(set, *kernels[i], sizes))) continue;
+      try {
+        drafts.push_back(draft(set, *kernels[i], sizes, codes));
+        drafts.back().result = i;
+      } catch (const std::exception& error) {
+        results[i].reason = error.what();
       }
-    };
-    const size_t cores = std::max(1U, std::thread::hardware_concurrency());
-    std::vector<std::thread> others;
-    for (size_t i = 1; i < std::min(cores, missing.size()); ++i) others.emplace_back(work);
-    work();
-    for (std::thread& other : others) other.join();
-    for (size_t i : missing)
-      if (results[i].kernel) shared_kernels().add(keys[i], results[i].kernel);
+    }
+    generate(set, codes);
+    for (Draft& draft : drafts)
+      results[draft.result] = finished(set, *kernels[draft.result], sizes, draft, codes);
     return results;
   }
 
@@ -341,8 +371,9 @@ class CpuCompiler final : public KernelCompiler {
     const auto set = find_instruction_set(stored.instruction_set);
     if (!set || *set > instruction_set())
       return {nullptr, base::str("stored for ", stored.instruction_set)};
-    const std::string key = key_of(*set, kernel);
-    if (auto known = shared_kernels().find(key)) return {std::move(known)};
+    const bool vary = !stored.stages.empty() && !stored.stages[0].code.form.data.empty();
+    const Sizes sizes = vary ? Sizes::Vary : Sizes::Fixed;
+    if (auto known = find(*set, kernel, sizes)) return {std::move(known)};
     std::vector<Stage> stages;
     for (StoredStage& row : stored.stages) {
       for (int32_t buffer : row.streamed) {
@@ -354,15 +385,15 @@ class CpuCompiler final : public KernelCompiler {
       stage.units = row.units;
       stage.grain = row.grain;
       stage.scratch_bytes = row.scratch_bytes;
-      stage.code = std::move(row.code).load();
-      if (row.unaligned) stage.unaligned = std::move(*row.unaligned).load();
+      stage.code = loaded(std::move(row.code));
+      if (row.unaligned) stage.unaligned = loaded(std::move(*row.unaligned));
       stage.streamed = std::move(row.streamed);
+      stage.numbers = std::move(row.numbers);
     }
     TANDEM_CHECK(!stages.empty(), "lower", "a stored kernel has no code");
-    auto loaded = std::make_shared<const CpuKernel>(kernel, *set, std::move(stages),
-                                                    std::move(stored.partial_bytes));
-    shared_kernels().add(key, loaded);
-    return {std::move(loaded)};
+    auto made = std::make_shared<const CpuKernel>(kernel, *set, std::move(stages),
+                                                  std::move(stored.partial_bytes));
+    return {shared_kernels().kernels.add(key_of(*set, kernel, sizes), std::move(made))};
   }
 
  private:
@@ -371,31 +402,131 @@ class CpuCompiler final : public KernelCompiler {
     TANDEM_CHECK(set, "lower", "there are no kernels for this processor");
     return *set;
   }
-  static std::string key_of(InstructionSet set, const Kernel& kernel) {
-    return base::str(llvm_cpu::name(set), " ", loops::structural_key(kernel));
+  static std::string key_of(InstructionSet set, const Kernel& kernel, Sizes sizes) {
+    return base::str(llvm_cpu::name(set), sizes == Sizes::Vary ? " vary " : " ",
+                     loops::structural_key(kernel));
   }
 
-  static Stage make_stage(CodeGenerator& generator, const Kernel& kernel, InstructionSet set) {
-    const char* const symbol = "tandem_kernel";
-    Schedule walk = schedule(kernel, set);
-    Stage stage{.units = walk.units, .grain = walk.grain, .scratch_bytes = walk.scratch_bytes};
-    stage.code = std::make_unique<LoadedKernel>(link(generator.object(walk, symbol)));
-    if (!walk.streams) return stage;
-    for (size_t i = 0; i < walk.kernel.buffers.size(); ++i) {
-      if (walk.kernel.buffers[i].role == loops::BufferRole::Out)
-        stage.streamed.push_back(static_cast<int32_t>(i));
-    }
-    walk.streams = false;
-    stage.unaligned = std::make_unique<LoadedKernel>(link(generator.object(walk, symbol)));
-    return stage;
+  /// One that somebody holds. A kernel for these very sizes serves where sizes vary, too.
+  static std::shared_ptr<const CompiledKernel> find(InstructionSet set, const Kernel& kernel,
+                                                    Sizes sizes) {
+    auto& kernels = shared_kernels().kernels;
+    auto found = kernels.find(key_of(set, kernel, Sizes::Fixed));
+    if (!found && sizes == Sizes::Vary) found = kernels.find(key_of(set, kernel, sizes));
+    return found;
   }
 
-  static Result compile_one(CodeGenerator& generator, const Kernel& kernel, InstructionSet set) {
+  static Code loaded(StoredCode stored) {
+    Code code{.form = std::move(stored.form.data)};
+    if (!code.form.empty()) code.loaded = shared_kernels().codes.find(code.form);
+    if (code.loaded) return code;
+    code.loaded = std::move(stored).load();
+    if (!code.form.empty()) code.loaded = shared_kernels().codes.add(code.form, code.loaded);
+    return code;
+  }
+
+  // ---- what a compilation generates ----
+
+  struct NewCode {
+    Schedule walk;
+    std::string form;
+    std::shared_ptr<const LoadedKernel> loaded{};
+    std::string problem{};  // why there is none
+  };
+  struct Codes {
+    std::vector<NewCode> list{};
+    std::unordered_map<std::string, size_t> by_form{};
+  };
+  static constexpr size_t kFound = SIZE_MAX;
+  /// A kernel whose codes may still be missing: two for each stage, as places in the list.
+  struct Draft {
+    size_t result = 0;
+    std::vector<Stage> stages{};
+    std::vector<size_t> codes{};
+    std::vector<int64_t> partial_bytes{};
+    int generated = 0;
+  };
+
+  static Draft draft(InstructionSet set, const Kernel& kernel, Sizes sizes, Codes& codes) {
+    Draft draft;
     Halves halves = halves_of(kernel);
-    std::vector<Stage> stages;
-    for (const Kernel& half : halves.kernels) stages.push_back(make_stage(generator, half, set));
-    return {std::make_shared<CpuKernel>(kernel, set, std::move(stages),
-                                        std::move(halves.partial_bytes))};
+    draft.partial_bytes = std::move(halves.partial_bytes);
+    for (const Kernel& half : halves.kernels) {
+      Schedule walk = schedule(half, set, sizes);
+      Stage& stage = draft.stages.emplace_back();
+      stage.units = walk.units;
+      stage.grain = walk.grain;
+      stage.scratch_bytes = walk.scratch_bytes;
+      if (sizes == Sizes::Vary) {
+        Form form = form_of(std::move(walk));
+        stage.numbers = std::move(form.numbers);
+        walk = std::move(form.schedule);
+      }
+      const bool streams = walk.streams;
+      if (streams) {
+        for (size_t i = 0; i < walk.kernel.buffers.size(); ++i) {
+          if (walk.kernel.buffers[i].role == loops::BufferRole::Out)
+            stage.streamed.push_back(static_cast<int32_t>(i));
+        }
+      }
+      draft.codes.push_back(want(walk, stage.code, draft, codes));
+      walk.streams = false;
+      walk.streamed.clear();
+      draft.codes.push_back(streams ? want(walk, stage.unaligned, draft, codes) : kFound);
+    }
+    return draft;
+  }
+
+  /// Finds the code, or puts it on the list of those to be generated.
+  static size_t want(const Schedule& walk, Code& code, Draft& draft, Codes& codes) {
+    if (walk.is_form) {
+      code.form = form_key(walk);
+      if ((code.loaded = shared_kernels().codes.find(code.form))) return kFound;
+      const auto [it, is_new] = codes.by_form.try_emplace(code.form, codes.list.size());
+      if (!is_new) return it->second;
+    }
+    ++draft.generated;
+    codes.list.push_back({walk, code.form});
+    return codes.list.size() - 1;
+  }
+
+  static void generate(InstructionSet set, Codes& codes) {
+    std::atomic<size_t> next{0};
+    const auto work = [&] {
+      std::optional<CodeGenerator> generator;
+      for (size_t at = next++; at < codes.list.size(); at = next++) {
+        NewCode& code = codes.list[at];
+        try {
+          if (!generator) generator.emplace(set);
+          code.loaded =
+              std::make_shared<const LoadedKernel>(link(generator->object(code.walk, kSymbol)));
+          if (!code.form.empty())
+            code.loaded = shared_kernels().codes.add(code.form, std::move(code.loaded));
+        } catch (const std::exception& error) {
+          code.problem = error.what();
+        }
+      }
+    };
+    const size_t cores = std::max(1U, std::thread::hardware_concurrency());
+    std::vector<std::thread> others;
+    for (size_t i = 1; i < std::min(cores, codes.list.size()); ++i) others.emplace_back(work);
+    work();
+    for (std::thread& other : others) other.join();
+  }
+
+  static Result finished(InstructionSet set, const Kernel& kernel, Sizes sizes, Draft& draft,
+                         const Codes& codes) {
+    for (size_t i = 0; i < draft.codes.size(); ++i) {
+      if (draft.codes[i] == kFound) continue;
+      const NewCode& made = codes.list[draft.codes[i]];
+      if (!made.loaded) return {nullptr, made.problem};
+      Stage& stage = draft.stages[i / 2];
+      (i % 2 == 0 ? stage.code : stage.unaligned).loaded = made.loaded;
+    }
+    auto made = std::make_shared<const CpuKernel>(kernel, set, std::move(draft.stages),
+                                                  std::move(draft.partial_bytes));
+    return {.kernel = shared_kernels().kernels.add(key_of(set, kernel, sizes), std::move(made)),
+            .generated = draft.generated};
   }
 
   std::optional<InstructionSet> set_;

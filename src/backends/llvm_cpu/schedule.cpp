@@ -5,6 +5,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -98,7 +99,7 @@ double total_cost(const Kernel& kernel, bool inner) {
 }
 
 /// How well the dim serves as the vector's: contiguous accesses count for it, gathers against it.
-double vector_score(const Kernel& kernel, size_t dim, int lanes) {
+double vector_score(const Kernel& kernel, size_t dim, int lanes, loops::Sizes sizes) {
   double score = 0;
   const bool kept = static_cast<int32_t>(dim) < kernel.kept;
   for (const loops::Phase& phase : kernel.phases) {
@@ -118,10 +119,12 @@ double vector_score(const Kernel& kernel, size_t dim, int lanes) {
     }
   }
   const int64_t extent = kernel.dims[dim].extent;
-  // Mostly empty vectors.
+  // Mostly empty vectors. With sizes that vary, what the last vector lacks is no reason to walk in
+  // another way: the next size would lack something else.
+  const bool rest_counts = sizes == loops::Sizes::Fixed || extent < lanes;
   const int64_t vectors = (extent + lanes - 1) / lanes;
   const double filled = static_cast<double>(extent) / static_cast<double>(vectors * lanes);
-  score -= 6 * (1 - filled);
+  if (rest_counts) score -= 6 * (1 - filled);
   // Ties: a reduced dim wins over a kept one, since it has its row to itself. Then an inner dim
   // wins over an outer one, since its elements are neighbours.
   return score + (kept ? 0 : 0.1) + 0.001 * static_cast<double>(dim);
@@ -205,15 +208,61 @@ int64_t additions_in_turn(const Schedule& plan) {
   return reduced / extent * (extent / step + (extent % step + plan.lanes - 1) / plan.lanes);
 }
 
-bool exceeds_caches(const Kernel& kernel) {
+/// The buffers that lines read or write. The second half of a split reduction has those of the
+/// whole.
+std::vector<Buffer> used_buffers(const Kernel& kernel) {
+  std::vector<bool> used(kernel.buffers.size());
+  for (const Instruction& line : kernel.body) {
+    if (line.op == LoopOp::Load || line.op == LoopOp::Store)
+      used[static_cast<size_t>(kernel.accesses[static_cast<size_t>(line.slot)].buffer)] = true;
+  }
+  std::vector<Buffer> buffers;
+  for (size_t i = 0; i < used.size(); ++i)
+    if (used[i]) buffers.push_back(kernel.buffers[i]);
+  return buffers;
+}
+
+bool exceeds_caches(const std::vector<Buffer>& buffers) {
   int64_t bytes = 0;
-  for (const Buffer& buffer : kernel.buffers)
+  for (const Buffer& buffer : buffers)
     if (buffer.role != BufferRole::Scratch) bytes += buffer.elements * element_bytes(buffer.dtype);
   return bytes >= Caches::kSharedBytes;
 }
 
-bool is_large(const Kernel& kernel) {
-  return std::ranges::any_of(kernel.buffers, [](const Buffer& buffer) {
+/// Rows that lie on other pages than their neighbours.
+std::vector<bool> far_rows(const Kernel& kernel) {
+  std::vector<bool> far;
+  for (const Access& access : kernel.accesses) {
+    const Buffer& buffer = kernel.buffers[static_cast<size_t>(access.buffer)];
+    const int64_t bytes = access.strides.back() * element_bytes(buffer.dtype);
+    far.push_back(buffer.role != BufferRole::Scratch && std::abs(bytes) >= 1024);
+  }
+  return far;
+}
+
+/// Whole vectors at multiples of their size, of results that the kernel itself does not read.
+std::vector<bool> streamed_accesses(const Schedule& plan) {
+  const Kernel& kernel = plan.kernel;
+  std::vector<bool> read(kernel.buffers.size());
+  for (const Instruction& line : kernel.body) {
+    if (line.op != LoopOp::Load) continue;
+    read[static_cast<size_t>(kernel.accesses[static_cast<size_t>(line.slot)].buffer)] = true;
+  }
+  std::vector<bool> streamed;
+  for (const Access& access : kernel.accesses) {
+    const auto buffer = static_cast<size_t>(access.buffer);
+    bool whole = kernel.buffers[buffer].role == BufferRole::Out && !read[buffer] &&
+                 access.offset % plan.lanes == 0;
+    for (size_t dim = 0; dim < access.strides.size(); ++dim)
+      whole = whole && (static_cast<int32_t>(dim) == plan.vector_dim ||
+                        access.strides[dim] % plan.lanes == 0);
+    streamed.push_back(whole);
+  }
+  return streamed;
+}
+
+bool is_large(const std::vector<Buffer>& buffers) {
+  return std::ranges::any_of(buffers, [](const Buffer& buffer) {
     return buffer.role == BufferRole::In &&
            buffer.elements * element_bytes(buffer.dtype) >= Caches::kCoreBytes;
   });
@@ -223,6 +272,12 @@ bool is_large(const Kernel& kernel) {
 
 int64_t element_bytes(c10::ScalarType dtype) {
   return static_cast<int64_t>(c10::elementSize(dtype));
+}
+
+bool sums_floats(const Kernel& kernel) {
+  return std::ranges::any_of(kernel.body, [](const Instruction& line) {
+    return line.op == LoopOp::ReduceSum && line.dtype == c10::ScalarType::Float;
+  });
 }
 
 int totals_of(const Instruction& line) {
@@ -252,7 +307,7 @@ Kernel merge_dims(const Kernel& original) {
   return kernel;
 }
 
-Schedule schedule(const Kernel& original, InstructionSet set) {
+Schedule schedule(const Kernel& original, InstructionSet set, loops::Sizes sizes) {
   Schedule plan;
   plan.kernel = merge_dims(original);
   const Kernel& kernel = plan.kernel;
@@ -260,7 +315,7 @@ Schedule schedule(const Kernel& original, InstructionSet set) {
   plan.lanes = register_lanes(kernel, set);
   double best = 0;
   for (size_t dim = 0; dim < kernel.dims.size(); ++dim) {
-    const double score = vector_score(kernel, dim, plan.lanes);
+    const double score = vector_score(kernel, dim, plan.lanes, sizes);
     if (plan.vector_dim != kNone && score <= best) continue;
     best = score;
     plan.vector_dim = static_cast<int32_t>(dim);
@@ -305,20 +360,38 @@ Schedule schedule(const Kernel& original, InstructionSet set) {
     plan.units = kept_elsewhere;
   }
 
+  if (sizes == loops::Sizes::Vary && plan.vector_dim != kNone) {
+    const int64_t extent = kernel.dims[static_cast<size_t>(plan.vector_dim)].extent;
+    const int64_t step = plan.lanes * plan.unroll;
+    // A long walk does not notice it.
+    plan.has_no_rest = extent > 0 && extent <= 2 * step && extent % step == 0 &&
+                       (plan.chunks <= 1 || plan.chunk % step == 0);
+  }
+
+  const std::vector<Buffer> buffers =
+      sizes == loops::Sizes::Vary ? used_buffers(kernel) : kernel.buffers;
   // Neighbouring rows of a column walk lie on different pages, which no hardware prefetches.
   if (reduces && plan.vector_is_kept && plan.row_block == 0 && reduced > 32) plan.prefetch_rows = 8;
   // A row of a block is too short for the hardware's prefetcher to start, so the next block is
   // asked for meanwhile.
-  if (plan.row_block > 0 && is_large(kernel)) plan.prefetch_rows = plan.row_block;
+  if (plan.row_block > 0 && is_large(buffers)) plan.prefetch_rows = plan.row_block;
+  if (plan.prefetch_rows > 0) plan.prefetched = far_rows(kernel);
 
-  plan.streams = set == InstructionSet::Avx512 && exceeds_caches(kernel);
+  plan.streams = set == InstructionSet::Avx512 && exceeds_caches(buffers);
+  if (plan.streams) plan.streamed = streamed_accesses(plan);
+  if (sizes == loops::Sizes::Vary && std::ranges::count(plan.streamed, true) == 0) {
+    plan.streams = false;
+    plan.streamed.clear();
+  }
   plan.prefetch_next_row =
-      reduces && !plan.vector_is_kept && sweeps(kernel) > 1 && is_large(kernel);
+      reduces && !plan.vector_is_kept && sweeps(kernel) > 1 && is_large(buffers);
 
   // Rounding errors of a sum grow with the number of additions in turn.
   const int64_t in_turn = additions_in_turn(plan);
   plan.wide_sums = in_turn > (plan.row_block > 0 ? kSumBlock * plan.row_block : kSumBlock);
   if (plan.wide_sums && !plan.vector_is_kept) plan.sum_block = kSumBlock;
+  if (sizes == loops::Sizes::Vary && plan.row_block > 0 && !sums_floats(kernel))
+    plan.wide_sums = false;
 
   // About 10 microseconds of work for a thread.
   const double along = plan.vector_is_kept ? static_cast<double>(plan.chunk * plan.tile) : 1;

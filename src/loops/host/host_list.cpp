@@ -104,7 +104,8 @@ class Lowering {
     }
     std::vector<const Kernel*> pointers;
     for (const Kernel& kernel : list_.kernels) pointers.push_back(&kernel);
-    for (KernelCompiler::Result& result : compiler_.compile(pointers)) {
+    const Sizes sizes = context_.sizes_vary ? Sizes::Vary : Sizes::Fixed;
+    for (KernelCompiler::Result& result : compiler_.compile(pointers, sizes)) {
       list_.compiled.push_back(std::move(result.kernel));
       reasons_.push_back(std::move(result.reason));
     }

@@ -289,7 +289,8 @@ class Loader {
       list_.compiled.push_back(std::move(loaded.kernel));
     }
     if (missing.empty()) return true;
-    std::vector<KernelCompiler::Result> made = compiler_.compile(missing);
+    const Sizes sizes = context_.sizes_vary ? Sizes::Vary : Sizes::Fixed;
+    std::vector<KernelCompiler::Result> made = compiler_.compile(missing, sizes);
     for (size_t i = 0; i < made.size(); ++i) list_.compiled[places[i]] = std::move(made[i].kernel);
     // One that no step runs need not be there: it could not be generated where it was stored
     // either.

@@ -3,6 +3,7 @@
 #include "loops/ir/loop_ir.h"
 #include "loops/target/target.h"
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,12 +32,16 @@ class CompiledKernel {
   virtual double best_seconds() const { return 0; }
 };
 
+/// What a kernel is asked for: the sizes that it has, or other kernels of the same form, too.
+enum class Sizes : uint8_t { Fixed, Vary };
+
 /// Kernels as one engine makes them run: the reference interpreter, or code for a machine.
 class KernelCompiler {
  public:
   struct Result {
     std::shared_ptr<const CompiledKernel> kernel;  // null: it cannot be generated
     std::string reason{};                          // why not
+    int generated = 0;                             // codes that were made for it, not found
   };
 
   virtual ~KernelCompiler() = default;
@@ -45,8 +50,12 @@ class KernelCompiler {
   /// Whether it can make any kernel on this machine.
   virtual bool can_compile() const { return true; }
   /// One result per kernel. All kernels of a graph come at once, so that they can be compiled in
-  /// parallel; no two of them have the same structural key.
-  virtual std::vector<Result> compile(std::span<const Kernel* const> kernels) = 0;
+  /// parallel; no two of them have the same structural key. Where sizes vary, kernels that differ
+  /// in sizes only should share what takes long to make.
+  virtual std::vector<Result> compile(std::span<const Kernel* const> kernels, Sizes sizes) = 0;
+  std::vector<Result> compile(std::span<const Kernel* const> kernels) {
+    return compile(kernels, Sizes::Fixed);
+  }
   /// What a kernel of this kind has saved, in another process too; no kernel if it does not run on
   /// this machine. `stored` is trusted.
   virtual Result load(const Kernel& /*kernel*/, std::string_view /*stored*/) { return {}; }

@@ -157,7 +157,8 @@ struct Instruction {
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 
-/// A loop. Constants now; a size that comes with the call will be a parameter of the kernel.
+/// A loop. Another extent is another kernel; whether both run the same code is the generator's
+/// business.
 struct Dim {
   std::string name;
   int64_t extent = 1;

@@ -137,7 +137,7 @@ class ReferenceCompiler final : public KernelCompiler {
  public:
   explicit ReferenceCompiler(const Target& target) : target_(target) {}
   const Target& target() const override { return target_; }
-  std::vector<Result> compile(std::span<const Kernel* const> kernels) override {
+  std::vector<Result> compile(std::span<const Kernel* const> kernels, Sizes) override {
     std::vector<Result> results;
     for (const Kernel* kernel : kernels)
       results.push_back({std::make_shared<ReferenceKernel>(*kernel)});

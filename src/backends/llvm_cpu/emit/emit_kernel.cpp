@@ -2,6 +2,7 @@
 
 #include "backends/llvm_cpu/emit/kernel_emitter.h"
 #include "backends/llvm_cpu/emit/op_emitter.h"
+#include "backends/llvm_cpu/form.h"
 #include "base/error.h"
 
 #include <llvm/IR/Constants.h>
@@ -28,7 +29,56 @@ using loops::kNone;
 using loops::LoopOp;
 using loops::Phase;
 
+// ---- numbers ----
+
+/// Read where the function begins, before anything is written: no loop reads it again.
+Value* KernelEmitter::given(int64_t place, Type* type) {
+  const size_t at = place_of(place);
+  if (at >= given_.size()) given_.resize(at + 1);
+  if (given_[at] == nullptr) {
+    llvm::IRBuilder<> entry(&function_.getEntryBlock(), function_.getEntryBlock().begin());
+    Value* where = entry.CreateConstInBoundsGEP1_64(entry.getInt64Ty(), numbers_, at);
+    given_[at] = entry.CreateAlignedLoad(type, where, llvm::Align(8));
+  }
+  return given_[at];
+}
+
+Value* KernelEmitter::number(int64_t number) {
+  return sizes_vary() && is_place(number) ? given(number, b_.getInt64Ty())
+                                          : b_.getInt64(static_cast<uint64_t>(number));
+}
+
+Value* KernelEmitter::times(int64_t number, int64_t factor) {
+  return factor == 1
+             ? this->number(number)
+             : b_.CreateMul(this->number(number), b_.getInt64(static_cast<uint64_t>(factor)));
+}
+
+/// The place `count` strides after another. With a stride that is given it goes by fours, so that
+/// few of its multiples take up registers.
+Value* KernelEmitter::places_on(Type* type, Value* place, int64_t stride, int64_t count) {
+  if (!sizes_vary() || !is_place(stride))
+    return b_.CreateConstInBoundsGEP1_64(type, place, static_cast<uint64_t>(count * stride));
+  for (; count >= 4; count -= 4) place = b_.CreateGEP(type, place, times(stride, 4));
+  return count == 0 ? place : b_.CreateGEP(type, place, times(stride, count));
+}
+
 // ---- loops ----
+
+/// The body, if the condition holds.
+void KernelEmitter::when(Value* condition, const std::function<void()>& body) {
+  if (auto* known = llvm::dyn_cast<llvm::ConstantInt>(condition)) {
+    if (known->isOne()) body();
+    return;
+  }
+  auto* inside = llvm::BasicBlock::Create(b_.getContext(), "then", &function_);
+  auto* after = llvm::BasicBlock::Create(b_.getContext(), "else", &function_);
+  b_.CreateCondBr(condition, inside, after);
+  b_.SetInsertPoint(inside);
+  body();
+  b_.CreateBr(after);
+  b_.SetInsertPoint(after);
+}
 
 void KernelEmitter::loop(Value* from, Value* to, int64_t step, const Loop& body) {
   llvm::LLVMContext& context = b_.getContext();
@@ -69,7 +119,9 @@ void KernelEmitter::vectors(Value* from, Value* to, const std::function<void()>&
   // from + the largest multiple of `size` that fits
   const auto whole = [&](Value* begin, int64_t size) {
     Value* length = b_.CreateNSWSub(to, begin);
-    Value* rest = b_.CreateSRem(length, b_.getInt64(static_cast<uint64_t>(size)));
+    // No length is negative, but LLVM only sees that of a constant.
+    Value* rest = sizes_vary() ? b_.CreateAnd(length, b_.getInt64(static_cast<uint64_t>(size - 1)))
+                               : b_.CreateSRem(length, b_.getInt64(static_cast<uint64_t>(size)));
     return b_.CreateNSWSub(to, rest);
   };
   const auto walk = [&](Value* begin, Value* end, int vectors) {
@@ -85,6 +137,7 @@ void KernelEmitter::vectors(Value* from, Value* to, const std::function<void()>&
       for (size_t at : summed_in_blocks_) finish_block(at, vectors);
     });
   };
+  if (plan_.has_no_rest) return walk(from, to, plan_.unroll);
   Value* position = from;
   if (plan_.unroll > 1) {
     Value* end = whole(position, step);
@@ -109,40 +162,91 @@ void KernelEmitter::over_dims(std::vector<size_t> dims, const std::function<void
   if (dims.empty()) return body();
   const size_t dim = dims.front();
   dims.erase(dims.begin());
-  const int64_t extent = kernel_.dims[dim].extent;
   if (static_cast<int32_t>(dim) == plan_.vector_dim) {
-    vectors(b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(extent)),
-            [&] { over_dims(dims, body); });
+    vectors(b_.getInt64(0), extent(dim), [&] { over_dims(dims, body); });
     return;
   }
-  loop(b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(extent)), 1, [&](Value* index) {
+  loop(b_.getInt64(0), extent(dim), 1, [&](Value* index) {
     index_[dim] = index;
     over_dims(dims, body);
   });
 }
 
-void KernelEmitter::emit_unit(Value* unit) {
-  Value* rest = unit;
-  Value* chunk = nullptr;
-  const auto split_off = [&](int64_t extent) {
-    Value* divisor = b_.getInt64(static_cast<uint64_t>(extent));
-    Value* index = b_.CreateURem(rest, divisor);
-    rest = b_.CreateUDiv(rest, divisor);
-    return index;
-  };
-  const bool chunked = plan_.vector_dim != kNone && plan_.vector_is_kept;
-  if (chunked) chunk = plan_.chunks == 1 ? b_.getInt64(0) : split_off(plan_.chunks);
+/// What the number of a unit counts, what changes fastest first. Tiles come last and take what is
+/// left.
+std::vector<int64_t> KernelEmitter::unit_extents() const {
+  std::vector<int64_t> extents;
+  if (plan_.vector_dim != kNone && plan_.vector_is_kept && plan_.chunks != 1)
+    extents.push_back(plan_.chunks);
   for (int32_t dim = kernel_.kept; dim-- > 0;) {
     if (dim == plan_.vector_dim || dim == plan_.tile_dim) continue;
-    index_[static_cast<size_t>(dim)] = split_off(kernel_.dims[static_cast<size_t>(dim)].extent);
+    extents.push_back(kernel_.dims[static_cast<size_t>(dim)].extent);
+  }
+  return extents;
+}
+
+/// The index of each extent, then what is left.
+std::vector<Value*> KernelEmitter::divided(Value* unit, const std::vector<int64_t>& extents) {
+  std::vector<Value*> indices;
+  Value* rest = unit;
+  for (int64_t extent : extents) {
+    Value* divisor = number(extent);
+    // A kernel without elements has no units, but its code is called.
+    if (sizes_vary())
+      divisor = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umax, divisor, b_.getInt64(1));
+    indices.push_back(b_.CreateURem(rest, divisor));
+    rest = b_.CreateUDiv(rest, divisor);
+  }
+  indices.push_back(rest);
+  return indices;
+}
+
+void KernelEmitter::emit_units(Value* begin, Value* end) {
+  const std::vector<int64_t> extents = unit_extents();
+  if (!sizes_vary()) {
+    loop(begin, end, 1, [&](Value* unit) { emit_unit(divided(unit, extents)); });
+    return;
+  }
+  // Counted on from unit to unit: a division by what is no constant takes long.
+  std::vector<Value*> counters;
+  for (Value* index : divided(begin, extents)) {
+    counters.push_back(entry_slot(b_.getInt64Ty()));
+    b_.CreateStore(index, counters.back());
+  }
+  loop(begin, end, 1, [&](Value*) {
+    std::vector<Value*> indices;
+    for (Value* counter : counters) indices.push_back(b_.CreateLoad(b_.getInt64Ty(), counter));
+    emit_unit(indices);
+    Value* carry = b_.getInt64(1);
+    for (size_t i = 0; i < counters.size(); ++i) {
+      Value* next = b_.CreateAdd(indices[i], carry);
+      if (i < extents.size()) {
+        Value* wraps = b_.CreateICmpEQ(next, number(extents[i]));
+        next = b_.CreateSelect(wraps, b_.getInt64(0), next);
+        carry = b_.CreateZExt(wraps, b_.getInt64Ty());
+      }
+      b_.CreateStore(next, counters[i]);
+    }
+  });
+}
+
+/// `indices` as unit_extents() has them, and the tile.
+void KernelEmitter::emit_unit(const std::vector<Value*>& indices) {
+  auto next = indices.begin();
+  Value* chunk = nullptr;
+  const bool chunked = plan_.vector_dim != kNone && plan_.vector_is_kept;
+  if (chunked) chunk = plan_.chunks == 1 ? b_.getInt64(0) : *next++;
+  for (int32_t dim = kernel_.kept; dim-- > 0;) {
+    if (dim == plan_.vector_dim || dim == plan_.tile_dim) continue;
+    index_[static_cast<size_t>(dim)] = *next++;
   }
   if (!chunked) return emit_phases();
   if (plan_.tile_dim == kNone) return emit_chunk(chunk);
 
   const auto tiled = static_cast<size_t>(plan_.tile_dim);
-  Value* first = b_.CreateNSWMul(rest, b_.getInt64(static_cast<uint64_t>(plan_.tile)));
-  Value* last = b_.CreateNSWAdd(first, b_.getInt64(static_cast<uint64_t>(plan_.tile)));
-  Value* limit = b_.getInt64(static_cast<uint64_t>(kernel_.dims[tiled].extent));
+  Value* first = b_.CreateNSWMul(*next, number(plan_.tile));
+  Value* last = b_.CreateNSWAdd(first, number(plan_.tile));
+  Value* limit = extent(tiled);
   last = b_.CreateSelect(b_.CreateICmpSLT(last, limit), last, limit);
   loop(first, last, 1, [&](Value* index) {
     index_[tiled] = index;
@@ -152,14 +256,15 @@ void KernelEmitter::emit_unit(Value* unit) {
 
 void KernelEmitter::emit_chunk(Value* chunk) {
   const auto along = static_cast<size_t>(plan_.vector_dim);
-  const int64_t extent = kernel_.dims[along].extent;
   // Counted from the start of its chunk, a walk often has a constant length: then no tail is
   // generated.
-  Value* size = b_.getInt64(static_cast<uint64_t>(plan_.chunk));
+  Value* size = number(plan_.chunk);
   Value* base = b_.CreateNSWMul(chunk, size);
   Value* length = size;
-  if (extent % plan_.chunk != 0) {
-    Value* rest = b_.CreateNSWSub(b_.getInt64(static_cast<uint64_t>(extent)), base);
+  const bool is_whole =
+      plan_.chunks == 1 || (!sizes_vary() && kernel_.dims[along].extent % plan_.chunk == 0);
+  if (!is_whole) {
+    Value* rest = b_.CreateNSWSub(extent(along), base);
     length = b_.CreateSelect(b_.CreateICmpSLT(rest, size), rest, size);
   }
   const Walk walk = [&, base, length](const std::function<void()>& body) {
@@ -177,9 +282,9 @@ void KernelEmitter::emit_chunk(Value* chunk) {
 /// is computed anew where it is read; reductions are read from where the blocks left them.
 void KernelEmitter::emit_blocked(const Walk& walk) {
   const auto innermost = kernel_.dims.size() - 1;
-  const int64_t count = kernel_.dims[innermost].extent;
-  Value* rows = b_.getInt64(static_cast<uint64_t>(count));
-  Value* whole = b_.getInt64(static_cast<uint64_t>(count - count % plan_.row_block));
+  Value* rows = extent(innermost);
+  Value* rest = b_.CreateURem(rows, b_.getInt64(static_cast<uint64_t>(plan_.row_block)));
+  Value* whole = b_.CreateSub(rows, rest);
   for (size_t p = 0; p < kernel_.phases.size(); ++p) {
     const Phase& phase = kernel_.phases[p];
     if (!phase.inner) {
@@ -220,16 +325,19 @@ void KernelEmitter::emit_blocked(const Walk& walk) {
       loop(b_.getInt64(0), whole, plan_.row_block, [&](Value* first) {
         block([&] {
           for (int64_t row = 0; row < plan_.row_block; ++row) {
+            block_row_ = {first, row};
             index_[innermost] = b_.CreateNSWAdd(first, b_.getInt64(static_cast<uint64_t>(row)));
             emit_lines(phase);
           }
+          block_row_ = {};
         });
       });
-      if (whole == rows) return;
-      block([&] {
-        loop(whole, rows, 1, [&](Value* row) {
-          index_[innermost] = row;
-          emit_lines(phase);
+      when(b_.CreateICmpNE(whole, rows), [&] {
+        block([&] {
+          loop(whole, rows, 1, [&](Value* row) {
+            index_[innermost] = row;
+            emit_lines(phase);
+          });
         });
       });
     });
@@ -305,25 +413,24 @@ void KernelEmitter::emit(std::vector<Value*> buffers, Value* begin, Value* end, 
   b_.CreateStore(b_.getInt32(0), failed_);
   zeros_ = b_.CreateAlloca(b_.getInt64Ty());
   b_.CreateStore(b_.getInt64(0), zeros_);
-  int64_t offset = 0;
+  Value* offset = b_.getInt64(0);
   totals_memory_.resize(kernel_.body.size());
   for (size_t at = 0; plan_.row_block > 0 && at < kernel_.body.size(); ++at) {
     if (!loops::is_reduction(kernel_.body[at].op)) continue;
-    totals_memory_[at] =
-        b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), scratch, static_cast<uint64_t>(offset));
-    offset += plan_.totals_bytes * totals_of(kernel_.body[at]);
+    totals_memory_[at] = b_.CreateInBoundsGEP(b_.getInt8Ty(), scratch, offset);
+    offset = b_.CreateAdd(offset, times(plan_.totals_bytes, totals_of(kernel_.body[at])));
   }
   for (size_t i = 0; i < kernel_.buffers.size(); ++i) {
     const Buffer& buffer = kernel_.buffers[i];
     if (buffer.role != BufferRole::Scratch) continue;
-    buffers_[i] =
-        b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), scratch, static_cast<uint64_t>(offset));
+    buffers_[i] = b_.CreateInBoundsGEP(b_.getInt8Ty(), scratch, offset);
     const int64_t columns = plan_.vector_is_kept ? plan_.lanes * plan_.unroll : 1;
-    const int64_t bytes = buffer.elements * element_bytes(buffer.dtype) * columns;
-    offset += (bytes + 63) / 64 * 64;
+    Value* bytes = times(buffer.elements, element_bytes(buffer.dtype) * columns);
+    Value* rounded = b_.CreateAnd(b_.CreateAdd(bytes, b_.getInt64(63)), ~uint64_t{63});
+    offset = b_.CreateAdd(offset, rounded);
   }
   side_by_side_ = plan_.unroll;
-  loop(begin, end, 1, [&](Value* unit) { emit_unit(unit); });
+  emit_units(begin, end);
   // Streamed results may still be on their way to memory. Whoever reads them next must find them.
   if (plan_.streams) b_.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, {}, {});
   b_.CreateRet(b_.CreateLoad(b_.getInt32Ty(), failed_));
@@ -348,6 +455,10 @@ void KernelEmitter::emit_line(size_t at) {
   switch (line.op) {
     case LoopOp::Constant: {
       Type* type = type_of(line.dtype);
+      if (sizes_vary() && is_place(line.integer)) {
+        value = {given(line.integer, type)};
+        return;
+      }
       value = {type->isFloatingPointTy()
                    ? static_cast<Value*>(llvm::ConstantFP::get(type, line.number))
                    : llvm::ConstantInt::get(type, static_cast<uint64_t>(line.integer), true)};
@@ -394,7 +505,7 @@ void KernelEmitter::emit_check(size_t at) {
   std::vector<Value*> checked;
   for (int vector = 0; vector < (as_vector ? side_by_side_ : 1); ++vector) {
     Value* index = operand(line.a, vector, as_vector);
-    Value* bound = llvm::ConstantInt::get(index->getType(), static_cast<uint64_t>(line.integer));
+    Value* bound = as_vector ? splat(number(line.integer)) : number(line.integer);
     // Unsigned: a negative index is far too large.
     Value* outside = b_.CreateICmpUGE(index, bound);
     Value* wrong = as_vector && mask_ ? b_.CreateAnd(outside, mask_) : outside;
@@ -414,6 +525,7 @@ std::unique_ptr<llvm::Module> emit_kernel(const Schedule& schedule, const std::s
   llvm::IRBuilder<> b(context);
   Type *pointer = b.getPtrTy(), *word = b.getInt64Ty();
   const size_t count = schedule.kernel.buffers.size();
+  const bool sizes_vary = schedule.is_form;
   const auto attributes = [&](llvm::Function& function) {
     function.setDoesNotThrow();
     const char* width = schedule.set == InstructionSet::Avx512 ? "512"
@@ -426,6 +538,7 @@ std::unique_ptr<llvm::Module> emit_kernel(const Schedule& schedule, const std::s
   // nothing.
   std::vector<Type*> types(count, pointer);
   types.insert(types.end(), {word, word, pointer});
+  if (sizes_vary) types.push_back(pointer);
   auto* body = llvm::Function::Create(llvm::FunctionType::get(b.getInt32Ty(), types, false),
                                       llvm::Function::InternalLinkage, "body", *module);
   attributes(*body);
@@ -437,11 +550,12 @@ std::unique_ptr<llvm::Module> emit_kernel(const Schedule& schedule, const std::s
   std::vector<Value*> buffers;
   for (unsigned i = 0; i < count; ++i) buffers.push_back(body->getArg(i));
   const auto after = static_cast<unsigned>(count);
-  KernelEmitter(schedule, *module, *body)
+  if (sizes_vary) body->addParamAttr(after + 3, llvm::Attribute::NoAlias);
+  KernelEmitter(schedule, *module, *body, sizes_vary ? body->getArg(after + 3) : nullptr)
       .emit(buffers, body->getArg(after), body->getArg(after + 1), body->getArg(after + 2));
 
   auto* entry = llvm::Function::Create(
-      llvm::FunctionType::get(b.getInt32Ty(), {pointer, word, word, pointer}, false),
+      llvm::FunctionType::get(b.getInt32Ty(), {pointer, word, word, pointer, pointer}, false),
       llvm::Function::ExternalLinkage, symbol, *module);
   attributes(*entry);
   b.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", entry));
@@ -450,7 +564,7 @@ std::unique_ptr<llvm::Module> emit_kernel(const Schedule& schedule, const std::s
     Value* place = b.CreateConstInBoundsGEP1_64(pointer, entry->getArg(0), i);
     arguments.push_back(b.CreateLoad(pointer, place));
   }
-  for (unsigned i = 1; i < 4; ++i) arguments.push_back(entry->getArg(i));
+  for (unsigned i = 1; i < (sizes_vary ? 5U : 4U); ++i) arguments.push_back(entry->getArg(i));
   b.CreateRet(b.CreateCall(body, arguments));
   return module;
 }

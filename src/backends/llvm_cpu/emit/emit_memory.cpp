@@ -2,6 +2,7 @@
 
 #include "backends/llvm_cpu/emit/kernel_emitter.h"
 #include "backends/llvm_cpu/emit/op_emitter.h"
+#include "backends/llvm_cpu/form.h"
 
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Function.h>
@@ -25,10 +26,12 @@ using loops::kNone;
 using loops::LoopOp;
 
 Value* KernelEmitter::lane_offsets(int64_t stride) {
-  std::vector<llvm::Constant*> offsets;
+  std::vector<llvm::Constant*> lanes;
   for (int lane = 0; lane < plan_.lanes; ++lane)
-    offsets.push_back(b_.getInt64(static_cast<uint64_t>(lane * stride)));
-  return plan_.lanes == 1 ? static_cast<Value*>(offsets[0]) : llvm::ConstantVector::get(offsets);
+    lanes.push_back(b_.getInt64(static_cast<uint64_t>(lane)));
+  if (plan_.lanes == 1) return lanes[0];
+  Value* numbers = llvm::ConstantVector::get(lanes);
+  return stride == 1 ? numbers : b_.CreateMul(numbers, splat(number(stride)));
 }
 
 /// The parts of the offset are added in the order of the loops, so that each is computed outside
@@ -42,17 +45,24 @@ Value* KernelEmitter::address(const Access& access, int vector, Value* indirect)
   const int64_t columns = in_columns ? plan_.lanes * plan_.unroll : 1;
   Value* place = buffers_[static_cast<size_t>(access.buffer)];
   const auto add = [&](Value* elements) { place = b_.CreateInBoundsGEP(type, place, elements); };
-  const int64_t fixed = access.offset * columns + (in_columns ? vector * plan_.lanes : 0);
+  Value* fixed = times(access.offset, columns);
+  if (in_columns)
+    fixed = b_.CreateAdd(fixed, b_.getInt64(static_cast<uint64_t>(vector * plan_.lanes)));
   const auto add_dim = [&](size_t dim) {
-    int64_t stride = access.strides[dim] * columns;
     const bool along = static_cast<int32_t>(dim) == plan_.vector_dim;
-    if (stride == 0 || (along && in_columns)) return;
+    if (access.strides[dim] == 0 || (along && in_columns)) return;
     Value* index = index_[dim];
+    if (sizes_vary() && block_row_.first != nullptr && dim + 1 == kernel_.dims.size()) {
+      add(b_.CreateNSWMul(block_row_.first, times(access.strides[dim], columns)));
+      place = places_on(type, place, access.strides[dim], block_row_.row);
+      return;
+    }
     if (along && vector > 0)
       index = b_.CreateNSWAdd(index, b_.getInt64(static_cast<uint64_t>(vector * plan_.lanes)));
-    add(b_.CreateNSWMul(index, b_.getInt64(static_cast<uint64_t>(stride))));
+    add(b_.CreateNSWMul(index, times(access.strides[dim], columns)));
   };
-  if (fixed != 0) add(b_.getInt64(static_cast<uint64_t>(fixed)));
+  const auto* known = llvm::dyn_cast<llvm::ConstantInt>(fixed);
+  if (known == nullptr || !known->isZero()) add(fixed);
   const auto kept = static_cast<size_t>(kernel_.kept);
   const auto along = static_cast<size_t>(plan_.vector_dim);
   for (size_t dim = 0; dim < kept; ++dim)
@@ -61,10 +71,7 @@ Value* KernelEmitter::address(const Access& access, int vector, Value* indirect)
   for (size_t dim = kept; dim < kernel_.dims.size(); ++dim)
     if (dim != along) add_dim(dim);
   if (plan_.vector_dim != kNone && !plan_.vector_is_kept) add_dim(along);
-  if (indirect) {
-    add(b_.CreateMul(indirect,
-                     b_.getInt64(static_cast<uint64_t>(access.indirect_stride * columns))));
-  }
+  if (indirect) add(b_.CreateMul(indirect, times(access.indirect_stride, columns)));
   return place;
 }
 
@@ -74,6 +81,17 @@ Value* KernelEmitter::load_each_lane(Type* type, Value* place, Value* offsets, l
   for (int lane = 0; lane < plan_.lanes; ++lane) {
     Value* offset = b_.CreateExtractElement(offsets, static_cast<uint64_t>(lane));
     Value* there = b_.CreateInBoundsGEP(type->getScalarType(), place, offset);
+    result =
+        b_.CreateInsertElement(result, b_.CreateAlignedLoad(type->getScalarType(), there, align),
+                               static_cast<uint64_t>(lane));
+  }
+  return result;
+}
+
+Value* KernelEmitter::load_each_lane(Type* type, Value* place, int64_t stride, llvm::Align align) {
+  Value* result = llvm::PoisonValue::get(type);
+  for (int lane = 0; lane < plan_.lanes; ++lane) {
+    Value* there = places_on(type->getScalarType(), place, stride, lane);
     result =
         b_.CreateInsertElement(result, b_.CreateAlignedLoad(type->getScalarType(), there, align),
                                static_cast<uint64_t>(lane));
@@ -113,7 +131,9 @@ void KernelEmitter::emit_load(size_t at) {
       Value* wanted = operand(line.b, vector, true);
       mask = mask ? b_.CreateAnd(mask, wanted) : wanted;
     }
-    if (inside_inner_ && plan_.prefetch_rows > 0) prefetch(access, vector);
+    if (inside_inner_ && !plan_.prefetched.empty() &&
+        plan_.prefetched[static_cast<size_t>(line.slot)])
+      prefetch(access, vector);
     if (last_sweep_ && plan_.prefetch_next_row) prefetch_next_row(access, vector);
     Type* loaded = vector_type(type);
     Value* none = llvm::Constant::getNullValue(loaded);
@@ -125,15 +145,19 @@ void KernelEmitter::emit_load(size_t at) {
     } else {
       Value* place =
           address(access, vector, indirect_differs || line.a == kNone ? nullptr : scalar(line.a));
-      Value* offsets = lane_offsets(stride);
-      if (indirect_differs) {
-        Value* rows = operand(line.a, vector, true);
-        Value* factor = splat(b_.getInt64(static_cast<uint64_t>(access.indirect_stride)));
-        offsets = b_.CreateAdd(offsets, b_.CreateMul(rows, factor));
+      if (!mask && !indirect_differs) {
+        result = load_each_lane(loaded, place, stride, align);
+      } else {
+        Value* offsets = lane_offsets(stride);
+        if (indirect_differs) {
+          Value* rows = operand(line.a, vector, true);
+          Value* factor = splat(number(access.indirect_stride));
+          offsets = b_.CreateAdd(offsets, b_.CreateMul(rows, factor));
+        }
+        result = mask ? static_cast<Value*>(b_.CreateMaskedGather(
+                            loaded, b_.CreateInBoundsGEP(type, place, offsets), align, mask, none))
+                      : load_each_lane(loaded, place, offsets, align);
       }
-      result = mask ? static_cast<Value*>(b_.CreateMaskedGather(
-                          loaded, b_.CreateInBoundsGEP(type, place, offsets), align, mask, none))
-                    : load_each_lane(loaded, place, offsets, align);
     }
     value.push_back(ops_.widen(result, buffer.dtype));
   }
@@ -141,12 +165,17 @@ void KernelEmitter::emit_load(size_t at) {
 
 /// Asks for what a later row of a column walk will read here; beyond the end that does no harm.
 void KernelEmitter::prefetch(const Access& access, int vector) {
-  if (buffer_of(access).role == BufferRole::Scratch) return;
-  const size_t innermost = kernel_.dims.size() - 1;
-  const int64_t bytes = access.strides[innermost] * element_bytes(buffer_of(access).dtype);
-  if (std::abs(bytes) < 1024) return;
-  Value* place = b_.CreateConstGEP1_64(b_.getInt8Ty(), address(access, vector, nullptr),
-                                       static_cast<uint64_t>(bytes * plan_.prefetch_rows));
+  Value* place = nullptr;
+  if (sizes_vary() && block_row_.first != nullptr) {
+    const BlockRow here = block_row_;
+    block_row_.row += plan_.prefetch_rows;
+    place = address(access, vector, nullptr);
+    block_row_ = here;
+  } else {
+    Value* bytes =
+        times(access.strides.back(), element_bytes(buffer_of(access).dtype) * plan_.prefetch_rows);
+    place = b_.CreateGEP(b_.getInt8Ty(), address(access, vector, nullptr), bytes);
+  }
   // A whole block ahead is too much for the first cache.
   const uint32_t nearness = plan_.row_block > 0 ? 2 : 3;
   b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {place->getType()},
@@ -156,26 +185,12 @@ void KernelEmitter::prefetch(const Access& access, int vector) {
 void KernelEmitter::prefetch_next_row(const Access& access, int vector) {
   const Buffer& buffer = buffer_of(access);
   if (buffer.role != BufferRole::In || kernel_.kept == 0) return;
-  const int64_t bytes =
-      access.strides[static_cast<size_t>(kernel_.kept) - 1] * element_bytes(buffer.dtype);
-  if (bytes == 0) return;
-  Value* place = b_.CreateConstGEP1_64(b_.getInt8Ty(), address(access, vector, nullptr),
-                                       static_cast<uint64_t>(bytes));
+  const int64_t stride = access.strides[static_cast<size_t>(kernel_.kept) - 1];
+  if (stride == 0) return;
+  Value* place = b_.CreateGEP(b_.getInt8Ty(), address(access, vector, nullptr),
+                              times(stride, element_bytes(buffer.dtype)));
   b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {place->getType()},
                      {place, b_.getInt32(0), b_.getInt32(3), b_.getInt32(1)});
-}
-
-/// Whole vectors at multiples of their size, of a result that the kernel itself does not read.
-bool KernelEmitter::is_streamed(const Access& access) const {
-  if (!plan_.streams || buffer_of(access).role != BufferRole::Out) return false;
-  if (access.offset % plan_.lanes != 0) return false;
-  for (size_t dim = 0; dim < access.strides.size(); ++dim)
-    if (static_cast<int32_t>(dim) != plan_.vector_dim && access.strides[dim] % plan_.lanes != 0)
-      return false;
-  return std::none_of(kernel_.body.begin(), kernel_.body.end(), [&](const Instruction& line) {
-    return line.op == LoopOp::Load &&
-           kernel_.accesses[static_cast<size_t>(line.slot)].buffer == access.buffer;
-  });
 }
 
 void KernelEmitter::emit_store(const Instruction& line) {
@@ -197,7 +212,7 @@ void KernelEmitter::emit_store(const Instruction& line) {
     if (stride == 1) {
       if (mask_) {
         b_.CreateMaskedStore(value, place, align, mask_);
-      } else if (is_streamed(access)) {
+      } else if (plan_.streams && plan_.streamed[static_cast<size_t>(line.slot)]) {
         llvm::StoreInst* store = b_.CreateAlignedStore(
             value, place,
             llvm::Align(static_cast<uint64_t>(element_bytes(buffer.dtype) * plan_.lanes)));
@@ -215,8 +230,7 @@ void KernelEmitter::emit_store(const Instruction& line) {
       continue;
     }
     for (int lane = 0; lane < plan_.lanes; ++lane) {
-      Value* there =
-          b_.CreateConstInBoundsGEP1_64(type, place, static_cast<uint64_t>(lane * stride));
+      Value* there = places_on(type, place, stride, lane);
       b_.CreateAlignedStore(b_.CreateExtractElement(value, static_cast<uint64_t>(lane)), there,
                             align);
     }

@@ -182,9 +182,21 @@ void KernelEmitter::accumulate(size_t at) {
   }
 }
 
-KernelEmitter::Totals KernelEmitter::totals(size_t at, int vector) {
+Value* KernelEmitter::has_wide_totals() {
+  return b_.CreateICmpNE(number(plan_.wide_totals), b_.getInt64(0));
+}
+
+void KernelEmitter::for_totals(size_t at, const std::function<void(bool wide)>& work) {
   const Instruction& line = kernel_.body[at];
-  Type* scalar = has_wide_total(line) ? b_.getDoubleTy() : type_of(accumulated(line));
+  if (!may_have_wide_totals(line)) return work(has_wide_total(line));
+  Value* wide = has_wide_totals();
+  when(wide, [&] { work(true); });
+  when(b_.CreateNot(wide), [&] { work(false); });
+}
+
+KernelEmitter::Totals KernelEmitter::totals(size_t at, int vector, bool wide) {
+  const Instruction& line = kernel_.body[at];
+  Type* scalar = wide ? b_.getDoubleTy() : type_of(accumulated(line));
   // Lanes of i1 have no place of their own in memory.
   if (scalar->isIntegerTy(1)) scalar = b_.getInt8Ty();
   Value* column =
@@ -192,8 +204,7 @@ KernelEmitter::Totals KernelEmitter::totals(size_t at, int vector) {
   Value* elements = b_.CreateInBoundsGEP(scalar, totals_memory_[at], column);
   Value* second = nullptr;
   if (totals_of(line) > 1) {
-    second = b_.CreateConstInBoundsGEP1_64(b_.getInt8Ty(), totals_memory_[at],
-                                           static_cast<uint64_t>(plan_.totals_bytes));
+    second = b_.CreateInBoundsGEP(b_.getInt8Ty(), totals_memory_[at], number(plan_.totals_bytes));
     second = b_.CreateInBoundsGEP(b_.getInt64Ty(), second, column);
   }
   const bool arg = is_arg(line.op);
@@ -203,9 +214,9 @@ KernelEmitter::Totals KernelEmitter::totals(size_t at, int vector) {
 /// What the accumulators hold becomes the total.
 void KernelEmitter::write_totals(size_t at) {
   const Accumulator& sum = accumulators_[at];
-  for (int vector = 0; vector < side_by_side_; ++vector) {
+  const auto write = [&](int vector, bool wide) {
     const auto slot = static_cast<size_t>(vector);
-    const Totals total = totals(at, vector);
+    const Totals total = totals(at, vector, wide);
     Value* value = b_.CreateLoad(sum.type, sum.slots[slot]);
     if (value->getType() != total.type) {
       value = value->getType()->isFPOrFPVectorTy() ? b_.CreateFPExt(value, total.type)
@@ -214,19 +225,22 @@ void KernelEmitter::write_totals(size_t at) {
     b_.CreateAlignedStore(value, total.elements, llvm::Align(1));
     if (total.lost)
       b_.CreateAlignedStore(llvm::Constant::getNullValue(total.type), total.lost, llvm::Align(8));
-    if (!total.indices) continue;
+    if (!total.indices) return;
     Value* index = b_.CreateLoad(vector_type(b_.getInt64Ty()), sum.indices[slot]);
     b_.CreateAlignedStore(index, total.indices, llvm::Align(8));
-  }
+  };
+  for_totals(at, [&](bool wide) {
+    for (int vector = 0; vector < side_by_side_; ++vector) write(vector, wide);
+  });
 }
 
 void KernelEmitter::add_to_totals(size_t at) {
   const Instruction& line = kernel_.body[at];
   const Accumulator& sum = accumulators_[at];
   Type* indices = vector_type(b_.getInt64Ty());
-  for (int vector = 0; vector < side_by_side_; ++vector) {
+  const auto add = [&](int vector, bool wide) {
     const auto slot = static_cast<size_t>(vector);
-    const Totals total = totals(at, vector);
+    const Totals total = totals(at, vector, wide);
     Value* old = b_.CreateAlignedLoad(total.type, total.elements, llvm::Align(1));
     Value* value = b_.CreateLoad(sum.type, sum.slots[slot]);
     if (is_arg(line.op)) {
@@ -235,7 +249,7 @@ void KernelEmitter::add_to_totals(size_t at) {
                  {value, b_.CreateLoad(indices, sum.indices[slot])});
       b_.CreateAlignedStore(best.element, total.elements, llvm::Align(1));
       b_.CreateAlignedStore(best.index, total.indices, llvm::Align(8));
-      continue;
+      return;
     }
     if (value->getType() != total.type) {
       value = value->getType()->isFPOrFPVectorTy() ? b_.CreateFPExt(value, total.type)
@@ -246,30 +260,37 @@ void KernelEmitter::add_to_totals(size_t at) {
           add_exactly({old, b_.CreateAlignedLoad(total.type, total.lost, llvm::Align(8))}, value);
       b_.CreateAlignedStore(after.total, total.elements, llvm::Align(1));
       b_.CreateAlignedStore(after.lost, total.lost, llvm::Align(8));
-      continue;
+      return;
     }
     b_.CreateAlignedStore(combine(line, old, value), total.elements, llvm::Align(1));
-  }
+  };
+  for_totals(at, [&](bool wide) {
+    for (int vector = 0; vector < side_by_side_; ++vector) add(vector, wide);
+  });
+}
+
+Value* KernelEmitter::read_total(size_t at, int vector, bool wide) {
+  const Instruction& line = kernel_.body[at];
+  const Totals total = totals(at, vector, wide);
+  if (is_arg(line.op))
+    return b_.CreateAlignedLoad(vector_type(b_.getInt64Ty()), total.indices, llvm::Align(8));
+  Value* value = b_.CreateAlignedLoad(total.type, total.elements, llvm::Align(1));
+  if (total.lost)
+    value = joined({value, b_.CreateAlignedLoad(total.type, total.lost, llvm::Align(8))});
+  Type* wanted = vector_type(type_of(line.dtype));
+  if (value->getType() == wanted) return value;
+  return value->getType()->isFPOrFPVectorTy() ? b_.CreateFPTrunc(value, wanted)
+                                              : b_.CreateTrunc(value, wanted);
 }
 
 void KernelEmitter::read_totals(size_t at) {
   const Instruction& line = kernel_.body[at];
   values_[at] = {nullptr};
   for (int vector = 0; vector < side_by_side_; ++vector) {
-    const Totals total = totals(at, vector);
-    if (is_arg(line.op)) {
-      values_[at].push_back(
-          b_.CreateAlignedLoad(vector_type(b_.getInt64Ty()), total.indices, llvm::Align(8)));
-      continue;
-    }
-    Value* value = b_.CreateAlignedLoad(total.type, total.elements, llvm::Align(1));
-    if (total.lost)
-      value = joined({value, b_.CreateAlignedLoad(total.type, total.lost, llvm::Align(8))});
-    Type* wanted = vector_type(type_of(line.dtype));
-    if (value->getType() != wanted) {
-      value = value->getType()->isFPOrFPVectorTy() ? b_.CreateFPTrunc(value, wanted)
-                                                   : b_.CreateTrunc(value, wanted);
-    }
+    Value* value = read_total(at, vector, has_wide_total(line));
+    // There is room for wide totals in any case.
+    if (may_have_wide_totals(line))
+      value = b_.CreateSelect(has_wide_totals(), value, read_total(at, vector, false));
     values_[at].push_back(value);
   }
 }

@@ -23,10 +23,13 @@ inline bool is_arg(loops::LoopOp op) {
 /// lanes, else one vector per vector that is processed side by side.
 class KernelEmitter {
  public:
-  KernelEmitter(const Schedule& schedule, llvm::Module& module, llvm::Function& function)
+  /// `numbers`: a pointer to what stands in the places of a form; null for a schedule that is none.
+  KernelEmitter(const Schedule& schedule, llvm::Module& module, llvm::Function& function,
+                llvm::Value* numbers)
       : plan_(schedule),
         kernel_(schedule.kernel),
         function_(function),
+        numbers_(numbers),
         b_(module.getContext()),
         ops_(b_, module, schedule.set),
         values_(kernel_.body.size()),
@@ -50,7 +53,11 @@ class KernelEmitter {
   void loop(llvm::Value* from, llvm::Value* to, int64_t step, const Loop& body);
   void vectors(llvm::Value* from, llvm::Value* to, const std::function<void()>& body);
   void over_dims(std::vector<size_t> dims, const std::function<void()>& body);
-  void emit_unit(llvm::Value* unit);
+  void when(llvm::Value* condition, const std::function<void()>& body);
+  std::vector<int64_t> unit_extents() const;
+  std::vector<llvm::Value*> divided(llvm::Value* unit, const std::vector<int64_t>& extents);
+  void emit_units(llvm::Value* begin, llvm::Value* end);
+  void emit_unit(const std::vector<llvm::Value*>& indices);
   void emit_chunk(llvm::Value* chunk);
   using Walk = std::function<void(const std::function<void()>& body)>;
   void emit_blocked(const Walk& walk);
@@ -59,14 +66,25 @@ class KernelEmitter {
   void emit_inner(const loops::Phase& phase);
   void emit_lines(const loops::Phase& phase);
 
+  // ---- numbers ----
+  /// Whether sizes are only known when the code runs.
+  bool sizes_vary() const { return numbers_ != nullptr; }
+  /// A number of the schedule: a constant, or what is given in its place.
+  llvm::Value* number(int64_t number);
+  llvm::Value* given(int64_t place, llvm::Type* type);
+  llvm::Value* extent(size_t dim) { return number(kernel_.dims[dim].extent); }
+  llvm::Value* times(int64_t number, int64_t factor);
+  llvm::Value* places_on(llvm::Type* type, llvm::Value* place, int64_t stride, int64_t count);
+
   // ---- lines ----
   void emit_line(size_t at);
   void emit_load(size_t at);
   llvm::Value* load_each_lane(llvm::Type* type, llvm::Value* place, llvm::Value* offsets,
                               llvm::Align align);
+  llvm::Value* load_each_lane(llvm::Type* type, llvm::Value* place, int64_t stride,
+                              llvm::Align align);
   void prefetch(const loops::Access& access, int vector);
   void prefetch_next_row(const loops::Access& access, int vector);
-  bool is_streamed(const loops::Access& access) const;
   void emit_store(const loops::Instruction& line);
   void emit_check(size_t at);
   llvm::Value* address(const loops::Access& access, int vector, llvm::Value* indirect);
@@ -123,8 +141,15 @@ class KernelEmitter {
   };
   Sum add_exactly(const Sum& sum, llvm::Value* x);
   llvm::Value* joined(const Sum& sum);
-  Totals totals(size_t at, int vector);
+  Totals totals(size_t at, int vector, bool wide);
+  /// Does it for totals as they are: wide or not, or either if only the form's numbers say it.
+  void for_totals(size_t at, const std::function<void(bool wide)>& work);
+  llvm::Value* has_wide_totals();
+  bool may_have_wide_totals(const loops::Instruction& line) const {
+    return plan_.wide_totals != 0 && has_wide_total(line);
+  }
   void write_totals(size_t at);
+  llvm::Value* read_total(size_t at, int vector, bool wide);
   void add_to_totals(size_t at);
   void read_totals(size_t at);
   void begin_reduction(size_t at);
@@ -143,6 +168,8 @@ class KernelEmitter {
   const Schedule& plan_;
   const loops::Kernel& kernel_;
   llvm::Function& function_;
+  llvm::Value* const numbers_;
+  std::vector<llvm::Value*> given_;  // by place, as far as they have been read
   llvm::IRBuilder<> b_;
   OpEmitter ops_;
   std::vector<llvm::Value*> buffers_;
@@ -154,8 +181,13 @@ class KernelEmitter {
   llvm::Value* mask_ = nullptr;           // lanes that exist; null: all
   int side_by_side_ = 1;
   bool inside_inner_ = false;
-  bool last_sweep_ = false;                  // over a row that several phases walk
-  llvm::Value* column_ = nullptr;            // of a blocked walk: within its chunk
+  bool last_sweep_ = false;        // over a row that several phases walk
+  llvm::Value* column_ = nullptr;  // of a blocked walk: within its chunk
+  struct BlockRow {
+    llvm::Value* first = nullptr;  // row of the block
+    int64_t row = 0;               // after it
+  };
+  BlockRow block_row_{};
   std::vector<llvm::Value*> totals_memory_;  // by line; null: not a reduction
   llvm::Value* failed_ = nullptr;            // i32 in memory
   llvm::Value* zeros_ = nullptr;             // memory that is read in place of what a mask forbids

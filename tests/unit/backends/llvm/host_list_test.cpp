@@ -98,7 +98,7 @@ TEST(LlvmBackend, AWriteReachesAnInputThatKernelsReadACopyOf) {
 class Refusing final : public KernelCompiler {
  public:
   const Target& target() const override { return make_reference_compiler()->target(); }
-  std::vector<Result> compile(std::span<const Kernel* const> kernels) override {
+  std::vector<Result> compile(std::span<const Kernel* const> kernels, Sizes) override {
     return std::vector<Result>(kernels.size(), {nullptr, "not today"});
   }
 };
@@ -138,7 +138,7 @@ class Timed final : public KernelCompiler {
   explicit Timed(double seconds) : seconds_(seconds) {}
   const Target& target() const override { return make_reference_compiler()->target(); }
   double copy_bytes_per_second() override { return 1 << 30; }
-  std::vector<Result> compile(std::span<const Kernel* const> kernels) override {
+  std::vector<Result> compile(std::span<const Kernel* const> kernels, Sizes) override {
     std::vector<Result> results = reference_->compile(kernels);
     for (Result& result : results)
       result.kernel = std::make_shared<TimedKernel>(std::move(result.kernel), seconds_);
@@ -183,7 +183,7 @@ TEST(LlvmBackend, TheReportHasBytesTimeAndShareOfCopyBandwidth) {
 class Wrong final : public KernelCompiler {
  public:
   const Target& target() const override { return make_reference_compiler()->target(); }
-  std::vector<Result> compile(std::span<const Kernel* const> kernels) override {
+  std::vector<Result> compile(std::span<const Kernel* const> kernels, Sizes) override {
     std::vector<Kernel> changed;
     for (const Kernel* kernel : kernels) {
       changed.push_back(*kernel);

@@ -17,9 +17,9 @@ namespace {
 class CountingCompiler final : public KernelCompiler {
  public:
   const Target& target() const override { return inner_->target(); }
-  std::vector<Result> compile(std::span<const Kernel* const> kernels) override {
+  std::vector<Result> compile(std::span<const Kernel* const> kernels, Sizes sizes) override {
     compiled += static_cast<int>(kernels.size());
-    return inner_->compile(kernels);
+    return inner_->compile(kernels, sizes);
   }
   Result load(const Kernel& kernel, std::string_view stored) override {
     ++loaded;

@@ -116,9 +116,10 @@ std::vector<InstructionSet> instruction_sets() {
 }
 
 std::string difference_from_reference(const Kernel& kernel, InstructionSet set,
-                                      KernelMemory::Values values, double units, uint64_t seed) {
+                                      KernelMemory::Values values, double units, uint64_t seed,
+                                      loops::Sizes sizes) {
   const Kernel* const kernels[] = {&kernel};
-  const auto made = backends::llvm_cpu::make_cpu_compiler(set)->compile(kernels);
+  const auto made = backends::llvm_cpu::make_cpu_compiler(set)->compile(kernels, sizes);
   if (!made[0].kernel) return "not generated: " + made[0].reason;
   const auto reference = loops::make_reference_compiler()->compile(kernels);
   KernelMemory got(kernel, values, seed), expected(kernel, values, seed);

@@ -47,7 +47,8 @@ std::vector<backends::llvm_cpu::InstructionSet> instruction_sets();
 /// what differs.
 std::string difference_from_reference(const loops::Kernel& kernel,
                                       backends::llvm_cpu::InstructionSet set,
-                                      KernelMemory::Values values, double units, uint64_t seed = 1);
+                                      KernelMemory::Values values, double units, uint64_t seed = 1,
+                                      loops::Sizes sizes = loops::Sizes::Fixed);
 
 /// Elements of a buffer as doubles.
 double element(const std::vector<char>& bytes, c10::ScalarType dtype, size_t index);

@@ -20,18 +20,20 @@ using loops::BufferRole;
 using loops::Instruction;
 using loops::Kernel;
 using loops::LoopOp;
+using loops::Sizes;
 using test::KernelMemory;
 
 class Generator {
  public:
-  explicit Generator(uint64_t seed) : random_(seed) {}
+  /// Kernels of one seed differ in the extents of their dims only.
+  Generator(uint64_t seed, uint64_t sizes) : random_(seed), sizes_(sizes) {}
 
   Kernel kernel() {
     const int kept = static_cast<int>(pick(4)), reduced = static_cast<int>(pick(3));
     for (int i = 0; i < kept + reduced; ++i) {
       static constexpr int64_t kExtents[] = {1, 2, 3, 4, 5, 7, 8, 16, 17, 31, 33, 53, 101};
       kernel_.dims.push_back({std::string(1, static_cast<char>('a' + i)),
-                              kExtents[pick(kept + reduced > 3 ? 8 : std::size(kExtents))]});
+                              kExtents[sizes_() % (kept + reduced > 3 ? 8 : std::size(kExtents))]});
     }
     kernel_.name = "k";
     kernel_.kept = kept;
@@ -188,7 +190,7 @@ class Generator {
     global_.insert(global_.end(), reductions.begin(), reductions.end());
   }
 
-  std::mt19937_64 random_;
+  std::mt19937_64 random_, sizes_;
   Kernel kernel_;
   std::vector<int32_t> global_, local_;  // values visible to the end; in this phase
 };
@@ -197,12 +199,37 @@ TEST(CpuKernel, RandomNestsAreAsTheReferenceSays) {
   constexpr uint64_t kCount = 60;
   for (auto set : test::instruction_sets()) {
     for (uint64_t seed = 1; seed <= kCount; ++seed) {
-      const Kernel kernel = Generator(seed * 7919 + static_cast<uint64_t>(set)).kernel();
+      const Kernel kernel = Generator(seed * 7919 + static_cast<uint64_t>(set), seed).kernel();
       loops::verify(kernel);
       const std::string problem =
           test::difference_from_reference(kernel, set, KernelMemory::Values::WholeSmall, 0, seed);
       ASSERT_EQ(problem, "") << name(set) << ", seed " << seed << "\n" << print(kernel);
     }
+  }
+}
+
+TEST(CpuKernel, RandomNestsShareTheirCodeAmongSizes) {
+  constexpr uint64_t kCount = 40, kSizes = 8;
+  for (auto set : test::instruction_sets()) {
+    int codes = 0;
+    for (uint64_t seed = 1; seed <= kCount; ++seed) {
+      std::vector<Kernel> kernels;
+      for (uint64_t sizes = 0; sizes < kSizes; ++sizes)
+        kernels.push_back(
+            Generator(seed * 6007 + static_cast<uint64_t>(set), 31 * seed + sizes).kernel());
+      std::vector<std::shared_ptr<const loops::CompiledKernel>> held;
+      for (const Kernel& kernel : kernels) {
+        const Kernel* const one[] = {&kernel};
+        const auto made = backends::llvm_cpu::make_cpu_compiler(set)->compile(one, Sizes::Vary);
+        ASSERT_TRUE(made[0].kernel) << made[0].reason;
+        held.push_back(made[0].kernel);
+        codes += made[0].generated;
+        const std::string problem = test::difference_from_reference(
+            kernel, set, KernelMemory::Values::WholeSmall, 0, seed, Sizes::Vary);
+        ASSERT_EQ(problem, "") << name(set) << ", seed " << seed << "\n" << print(kernel);
+      }
+    }
+    EXPECT_LT(codes, static_cast<int>(kCount * kSizes)) << name(set);
   }
 }
 

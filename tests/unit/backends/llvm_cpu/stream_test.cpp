@@ -42,8 +42,8 @@ TEST(Streams, LargeResultsInAlignedAndOtherMemory) {
     };
     const auto x = allocate(), y = allocate();
     for (int64_t i = 0; i < count; ++i) x.get()[i] = static_cast<float>(i % 1000);
-    for (auto set : test::instruction_sets()) {
-      const auto made = backends::llvm_cpu::make_cpu_compiler(set)->compile(kernels);
+    const auto expect_doubled = [&](backends::llvm_cpu::InstructionSet set, loops::Sizes sizes) {
+      const auto made = backends::llvm_cpu::make_cpu_compiler(set)->compile(kernels, sizes);
       ASSERT_TRUE(made[0].kernel) << made[0].reason;
       for (int64_t shift : {0, 1}) {
         float* const out = y.get() + shift;
@@ -54,8 +54,29 @@ TEST(Streams, LargeResultsInAlignedAndOtherMemory) {
         for (int64_t i = 0; i < count; ++i) wrong += out[i] != 2 * static_cast<float>(i % 1000);
         EXPECT_EQ(wrong, 0) << name(set) << ", " << columns << " columns, shifted by " << shift;
       }
+    };
+    for (auto set : test::instruction_sets()) {
+      for (auto sizes : {loops::Sizes::Vary, loops::Sizes::Fixed}) expect_doubled(set, sizes);
     }
   }
+}
+
+// Rows without a gap are one, so both are asked for rows that have one.
+TEST(Streams, FormsKnowWhichResultsLieAtMultiplesOfAVector) {
+  using backends::llvm_cpu::InstructionSet;
+  const auto places = [](int64_t rows, int64_t columns, int64_t pitch) {
+    const std::string n = std::to_string(rows * pitch);
+    return backends::llvm_cpu::schedule(
+        parse_kernel(base::str("kernel k {\n in x: f32[", rows, "]\n out y: f32[", n,
+                               "]\n kept i: ", rows, "\n kept j: ", columns,
+                               "\n outer {\n v0: f32 = load x[i]\n store y[", pitch,
+                               "*i + j], v0\n }\n}")),
+        InstructionSet::Avx512, loops::Sizes::Vary);
+  };
+  EXPECT_TRUE(places(4000, 4000, 4096).streams);
+  EXPECT_TRUE(places(5000, 4000, 4096).streamed[1]);
+  EXPECT_FALSE(places(4000, 4000, 4099).streams);
+  EXPECT_FALSE(places(400, 4000, 4096).streams);
 }
 
 TEST(Streams, SmallResultsStayInTheCaches) {
