@@ -526,12 +526,13 @@ constexpr Interception kRows[] = {
             "op. The memory is written where it is; the value that stands for it may be laid out "
             "otherwise, and view would raise."},
 
-    {.name = "real numbers within a write",
+    {.name = "real and complex numbers within a write",
      .stop = Stop::BeforeRecording,
-     .ops = "aten::view_as_real",
+     .ops = "aten::view_as_real aten::view_as_complex",
      .before = resolve_within_write,
      .why = "Functionalization takes views again while the value of their memory is a lazy "
-            "conjugate that it should not be, of which there is no such view."},
+            "conjugate that it should not be, of which there is no real view; and takes lazily "
+            "negated real numbers back to complex ones, whose negation loses the sign of a zero."},
 
     {.name = "windows of what is written",
      .stop = Stop::BeforeRecording,

@@ -16,6 +16,9 @@ std::any note_strides(BoxedCall& call);
 /// Lays the new value out as before, by recorded ops, if it is not.
 void restore_strides(BoxedCall& call, std::any& left);
 
+/// The value with the strides of another one of its sizes, by recorded ops if it has others.
+at::Tensor laid_out_like(const at::Tensor& value, const at::Tensor& like);
+
 /// The order in memory of the dimensions of a written tensor of windows.
 std::any note_order_of_windows(BoxedCall& call);
 /// Lays what the windows are put together to out in that order.

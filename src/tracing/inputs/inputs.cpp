@@ -144,6 +144,12 @@ void Inputs::add_group(std::span<const at::Tensor> members) {
       make_group(recording_, members, static_cast<int64_t>(groups_.size()), in_inference_mode_));
 }
 
+/// Whether a tensor that is related to no other shall be a view of one base all the same.
+bool Inputs::needs_base(const at::Tensor& real) const {
+  return (with_grad_ && is_differentiable_view(real)) ||
+         (!in_inference_mode_ && is_conjugate(real));
+}
+
 size_t Inputs::equal_members(const Group& group, const at::Tensor& real) const {
   return static_cast<size_t>(std::ranges::count_if(
       group.members, [&](size_t member) { return same_geometry(stand_ins_[member].real, real); }));
@@ -156,8 +162,8 @@ void Inputs::add(const at::Tensor& real, ir::Descriptor role, std::string name) 
   // it.
   const bool may_be_written =
       role.role != ir::Role::UserInput || static_cast<size_t>(role.index) < options_.own_tensors;
-  if (is_new && with_grad_ && may_be_written && !group_of_.contains(real.unsafeGetTensorImpl()) &&
-      is_differentiable_view(real))
+  if (is_new && may_be_written && !group_of_.contains(real.unsafeGetTensorImpl()) &&
+      needs_base(real))
     add_group({&real, 1});
   const auto group = group_of_.find(real.unsafeGetTensorImpl());
   const bool is_closed_over = role.role != ir::Role::UserInput;
