@@ -88,6 +88,7 @@ int64_t count_turns(Draft& draft, Chooser& chooser, const std::vector<Statement>
   if (draft.raised) return 1;
   const Interpreter interpreter(draft.program, false);
   const int64_t wanted = draft.random.between(2, 3);
+  const test::WideRun::Scope scope(draft.wide_run);
   for (int64_t turn = 1; turn < wanted; ++turn) {
     try {
       interpreter.run(body, chooser.live);

@@ -5,6 +5,7 @@
 #include "fuzz/op_kinds.h"
 #include "fuzz/program.h"
 #include "fuzz/random.h"
+#include "support/wide_run.h"
 
 #include <array>
 #include <optional>
@@ -39,6 +40,7 @@ struct Draft {
   at::ScalarType dtype = at::kDouble;
   Surroundings surroundings{at::detail::createCPUGenerator(1)};
   const bool bits_promised;
+  test::WideRun wide_run{};  // of what the program computes while it is made
   std::set<int> closed_over{};
   std::set<const void*> inexact{};   // storages of values whose bits are not promised
   std::set<const void*> drawn{};     // tensors that come from a draw

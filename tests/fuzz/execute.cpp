@@ -1,5 +1,6 @@
 #include "fuzz/execute.h"
 
+#include "fuzz/kinks.h"
 #include "fuzz/op_rules.h"
 
 #include <exception>
@@ -22,6 +23,15 @@ void note_rounding(Draft& draft, const Chooser& chooser, const Statement& statem
   if (op.has(kInPlace)) {
     for (int operand : statement.operands) mark(operand);
   }
+}
+
+/// By how much a backend may miss a value: as the judge sees it (docs/reference/differences.md).
+double distance_of(const Draft& draft, const at::Tensor& tensor) {
+  const at::Tensor wide = draft.wide_run.wide(tensor);
+  if (!wide.defined() || !draft.inexact.contains(storage_of(tensor))) return 0;
+  const at::NoGradGuard no_grad;
+  const double own = (wide - tensor).abs().nan_to_num(0, 0, 0).max().item<double>();
+  return 2 * own + 16 * draft.wide_run.eps() * draft.wide_run.largest();
 }
 
 void note_company(Draft& draft, Chooser& chooser, Statement& statement) {
@@ -60,7 +70,16 @@ bool execute(Draft& draft, Chooser& chooser, Statement& statement) {
   const size_t variables = live.size();
   const Op& op = *statement.op;
   const bool writes = op.has(kInPlace);
+  if (!draft.bits_promised) {
+    for (const Statement& before : chooser.before) note_rounding(draft, chooser, before);
+  }
   if (!may_run(draft, chooser, statement)) return false;
+  if (!draft.bits_promised && reads_inexact(draft, chooser, statement) &&
+      is_at_kink(chooser, statement, draft.surroundings,
+                 {.distance = [&](const at::Tensor& tensor) { return distance_of(draft, tensor); },
+                  .second_order = draft.program.second_order})) {
+    return false;
+  }
   statement.own_generator =
       op.has(kRandom) && op.text.find('g') != std::string_view::npos && draft.random.percent(40);
   try {
@@ -71,7 +90,10 @@ bool execute(Draft& draft, Chooser& chooser, Statement& statement) {
       scratch.emplace_back();
       probe.results.push_back(static_cast<int>(scratch.size()) - 1);
     }
-    run_op(probe, scratch, draft.surroundings);
+    {
+      const test::WideRun::Scope scope(draft.wide_run);
+      run_op(probe, scratch, draft.surroundings);
+    }
     size_t count = 0;
     for (size_t index = variables; index < scratch.size(); ++index) {
       if (!is_tame(scratch[index], draft.limits)) {
