@@ -353,25 +353,52 @@ bool raises_on_a_way_of_ours(const Record& error, const Observation& eager) {
   });
 }
 
-/// Results of a call that share an input have one autograd node, which leads to the histories of
-/// all inputs. One of these raises, in eager for another result; this result does not lead there.
-bool raises_behind_another(const Record& error, const Observation& eager) {
+/// Nor does it matter to the engine that a result does not lead to an input: what lies behind the
+/// input runs, too, in vain. Where something was written that it has saved, eager raises for what
+/// does lead to it.
+bool raises_behind_an_input(const Record& error, const Observation& eager) {
   if (!is_modified(error) || !error.what.starts_with("gradient of ")) return false;
   const bool later = error.what.ends_with(kWhen);
-  const std::string of =
-      error.what.substr(0, error.what.size() - (later ? kWhen.size() : 0)) + " in ";
-  bool leads_past = false, raises = false;
-  for (const Record& record : eager.records) {
-    if (record.what.ends_with(kWhen) != later) continue;
-    leads_past = leads_past || (record.what.starts_with(of) && record.text == "undefined");
-    raises = raises || (is_modified(record) && record.what.starts_with("gradient of result "));
-  }
-  return leads_past && raises;
+  const std::string of = error.what.substr(0, error.what.size() - (later ? kWhen.size() : 0));
+  const auto at_that_time = [&](const Record& record) {
+    return record.what.ends_with(kWhen) == later;
+  };
+  const bool leads_past = std::ranges::any_of(eager.records, [&](const Record& record) {
+    return record.what.starts_with(of + " in ") && at_that_time(record) &&
+           record.text == "undefined";
+  });
+  return leads_past && std::ranges::any_of(eager.records, [&](const Record& record) {
+           return is_modified(record) && record.what.starts_with("gradient of ") &&
+                  at_that_time(record);
+         });
+}
+
+/// A view of a view that was renewed shows nothing of that but in its gradients: in eager none in
+/// the argument, which is itself a view and was rewritten.
+bool leads_past_argument(const Record& gradient, const Observation& eager,
+                         const Observation& compiled) {
+  constexpr std::string_view kOf = "gradient of result ", kIn = " in argument ";
+  const size_t in = gradient.what.find(kIn);
+  if (!gradient.what.starts_with(kOf) || in == std::string::npos || gradient.text != "undefined")
+    return false;
+  const Record* ours = find(compiled, gradient.what);
+  const std::string result = "result " + gradient.what.substr(kOf.size(), in - kOf.size());
+  const std::string argument = gradient.what.substr(in + std::string_view(" in ").size());
+  const Record* node = find(eager, "grad_fn of " + result);
+  const Record* is_view = find(eager, "is_view of " + argument);
+  const Record* changed = find(eager, "history of " + argument + " changed");
+  return ours && ours->text == "defined" && node && node->text.starts_with("view ") && is_view &&
+         is_view->text == "1" && changed && changed->text == "1";
 }
 
 /// A view that was renewed, as its base was written: in eager it no longer leads to an argument
 /// that is itself a view of that base. Here it does: the gradient in the argument is defined.
 bool has_renewed_views(const Observation& eager, const Observation& compiled) {
+  if (std::ranges::any_of(eager.records, [&](const Record& record) {
+        return leads_past_argument(record, eager, compiled);
+      })) {
+    return true;
+  }
   for (const Record& record : eager.records) {
     if (record.kind != RecordKind::ResultHistory || record.text != "view AsStridedBackward0") {
       continue;
@@ -415,7 +442,7 @@ std::vector<std::string> differences(const Observation& eager, const Observation
                         record.text.find(kModified) != std::string::npos;
     if (of_all || finds_write_of_source(record, compiled, settings)) {
       in_vain.push_back(record.what);
-    } else if (raises_on_a_way_of_ours(record, eager) || raises_behind_another(record, eager)) {
+    } else if (raises_on_a_way_of_ours(record, eager) || raises_behind_an_input(record, eager)) {
       on_a_way_of_ours.push_back(record.what);
     }
   }

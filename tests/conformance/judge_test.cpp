@@ -229,6 +229,33 @@ TEST(Judge, SeesASecondGradientThatIsUndefinedAndNotZero) {
   EXPECT_EQ(said(0).find("second gradient"), std::string::npos);
 }
 
+/// Two arguments, the second of which was computed from something that is written before its
+/// backward.
+Inputs with_broken_history() {
+  const at::Tensor x = leaf({2}), w = leaf({2}), saved = w.exp(), y = saved * 2;
+  saved.detach().mul_(2);
+  return Inputs{{x, y}, {x, w}, {}};
+}
+
+// The engine runs what lies behind an input of a call, whichever result it comes from.
+TEST(Judge, LetsABackwardRaiseBehindAnInput) {
+  const Function eager = [](Tensors& a) -> Tensors { return {a[0] * 2, a[1] * 3}; };
+  const Function raises = [](Tensors& a) -> Tensors { return {a[0] * 2 + a[1] * 0, a[1] * 3}; };
+  EXPECT_EQ(verdict(with_broken_history, eager, raises).find("gradient of result 0: one of"),
+            std::string::npos);
+}
+
+TEST(Judge, SeesABackwardThatRaisesByItself) {
+  const Function eager = [](Tensors& a) -> Tensors { return {a[0] * 2, a[1] * 3}; };
+  const Function raises = [](Tensors& a) -> Tensors {
+    const at::Tensor y = a[0].exp(), z = y * 2;
+    y.detach().mul_(2);
+    return {z, a[1] * 3};
+  };
+  EXPECT_SEEN(verdict(leaves({{2}, {2}}), eager, raises),
+              "only compiled shows gradient of result 0");
+}
+
 TEST(Judge, SeesAnInputThatIsKept) {
   auto kept = std::make_shared<Tensors>();
   const std::string text = verdict(

@@ -29,12 +29,55 @@ MakeInputs lazy_and_base(const std::function<at::Tensor(const at::Tensor&)>& vie
 
 at::Tensor conj(const at::Tensor& x) { return x.conj(); }
 at::Tensor negated(const at::Tensor& x) { return at::_neg_view(x); }
+at::Tensor imaginary(const at::Tensor& x) { return at::imag(x.conj()); }
+at::Tensor real_part(const at::Tensor& x) { return at::real(x); }
+at::Tensor both_parts(const at::Tensor& x) { return at::view_as_real(x); }
+
+/// A view of a leaf without a gradient, and a tensor with one.
+MakeInputs without_grad(const std::function<at::Tensor(const at::Tensor&)>& view,
+                        at::ScalarType dtype) {
+  return [=] {
+    const at::Tensor x = torch::randn({2, 3}, dtype);
+    const at::Tensor w = torch::randn({2, 3}, dtype).set_requires_grad(true);
+    return Inputs{{view(x), w}, {x, w}};
+  };
+}
+
+Settings expects_inputs(size_t count) {
+  Settings settings;
+  settings.entry = [=](const Entry& entry) { EXPECT_EQ(entry.forward().inputs().size(), count); };
+  return settings;
+}
 
 Case of_view(std::string name, at::Tensor (*view)(const at::Tensor&), const Function& program) {
   return {std::move(name), [=](Session& session) {
             for (const bool requires_grad : {true, false})
               session.judge(lazy(view, requires_grad), program);
           }};
+}
+
+Case parts(std::string name, const Function& program, const Settings& settings = {}) {
+  return {std::move(name), [=](Session& session) {
+            for (const auto& view : {imaginary, real_part, both_parts}) {
+              for (const bool requires_grad : {true, false})
+                session.judge(lazy(view, requires_grad), program, settings);
+            }
+          }};
+}
+
+Settings in_inference_mode() {
+  Settings settings;
+  settings.around = [](const std::function<void()>& body) {
+    const c10::InferenceMode mode;
+    body();
+  };
+  return settings;
+}
+
+Settings in_no_grad() {
+  Settings settings;
+  settings.around = in_no_grad_mode;
+  return settings;
 }
 
 }  // namespace
@@ -86,6 +129,53 @@ Category lazy_views() {
                         y.conj().copy_(a[0] * 2);
                         return {y};
                       }),
+              of_view("signs of zeros that are written through a conjugate", conj,
+                      [](Tensors& a) -> Tensors {
+                        at::imag(a[0].conj()).round_();
+                        const at::Tensor y = a[0].conj() * a[0];  // real numbers
+                        at::imag(y.conj()).mul_(-1.5);
+                        return {y, a[0] * 2};
+                      }),
+              judged("a conjugate without a gradient gets one and is written through its own",
+                     without_grad(conj, torch::kComplexDouble),
+                     [](Tensors& a) -> Tensors {
+                       a[0].copy_(a[1]);
+                       at::imag(a[0].conj()).add_(0.25);
+                       return {a[0] * 2};
+                     }),
+              judged(
+                  "a conjugate is written with a gradient in a call without", lazy(conj, true),
+                  [](Tensors& a) -> Tensors {
+                    const at::AutoGradMode with_grad(true);
+                    at::imag(a[0].conj()).mul_(2);
+                    return {a[0]};
+                  },
+                  in_no_grad()),
+              judged(
+                  "a conjugate is written in inference mode", lazy(conj, true),
+                  [](Tensors& a) -> Tensors {
+                    at::real(a[0].conj()).mul_(0.25);
+                    return {a[0]};
+                  },
+                  in_inference_mode()),
+              judged("parts with gaps that are written are copied by contiguous()",
+                     lazy(imaginary, false),
+                     [](Tensors& a) -> Tensors {
+                       const at::Tensor index = at::zeros({2, 3}, torch::kLong);
+                       return {a[0].scatter_(1, index, 0.75).contiguous()};
+                     }),
+              parts("parts of complex numbers, one of them written",
+                    [](Tensors& a) -> Tensors {
+                      const at::Tensor row = a[0].narrow(0, 1, 1).mul_(-1.5);
+                      return {at::stack({row, row}), a[0]};
+                    }),
+              parts(
+                  "parts of complex numbers that nobody writes",
+                  [](Tensors& a) -> Tensors { return {a[0].transpose(0, 1), a[0] * 3}; },
+                  expects_inputs(1)),
+              judged(
+                  "a conjugate that nobody writes is the graph's input", lazy(conj, false),
+                  [](Tensors& a) -> Tensors { return {a[0] * 2, a[0].t()}; }, expects_inputs(1)),
               of_view("a lazy view stays lazy when it is written", negated,
                       [](Tensors& a) -> Tensors {
                         const at::Tensor y = a[0] * 2, z = at::_neg_view(y);

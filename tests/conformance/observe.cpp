@@ -86,12 +86,13 @@ bool is_renewed(const at::Tensor& tensor, const BeforeMap& before) {
   const at::Tensor base(tensor._base());
   const auto was = before.find(base.unsafeGetTensorImpl());
   if (was == before.end() || history_of(base) != was->second.history) return false;
-  const torch::autograd::Edge end = torch::autograd::impl::gradient_edge(base);
-  if (tensor.grad_fn()->name() == "AsStridedBackward0")
-    return tensor.grad_fn()->next_edge(0) == end;
   // A view that as_strided() cannot take is taken again by its own ops.
-  return tensor.scalar_type() != base.scalar_type() || tensor.is_conj() != base.is_conj() ||
-         tensor.is_neg() != base.is_neg();
+  if (tensor.scalar_type() != base.scalar_type() || tensor.is_conj() != base.is_conj() ||
+      tensor.is_neg() != base.is_neg()) {
+    return true;
+  }
+  return tensor.grad_fn()->name() == "AsStridedBackward0" &&
+         tensor.grad_fn()->next_edge(0) == torch::autograd::impl::gradient_edge(base);
 }
 
 /// The first thing about an input that is not as before the call; empty if none.

@@ -1,5 +1,8 @@
 #include "conformance/categories.h"
 #include "conformance/inputs.h"
+#include "tandem/tandem.h"
+
+#include <gtest/gtest.h>
 
 /// Custom functions with several results, of which a backward knows only some gradients: formulas
 /// that are not linear, or that look at what is there. The judge differentiates every result by
@@ -133,6 +136,22 @@ Settings writes_in_backward() {
   return settings;
 }
 
+/// Eager's gradient of the first result does not look at what the second argument was made of.
+void runs_what_lies_behind_an_input(Session&) {
+  const auto f = tandem::compile([](const at::Tensor& x, const at::Tensor& y) {
+    return std::vector<at::Tensor>{x * 2, y * 3};
+  });
+  const at::Tensor x = leaf({3}), w = leaf({3});
+  const auto gradient = [&](bool written) {
+    const at::Tensor saved = w.exp(), y = saved * 2;
+    const std::vector<at::Tensor> results = f(x, y);
+    if (written) saved.detach().mul_(2);
+    return torch::autograd::grad({results[0].sum()}, {x, w}, {}, {}, false, true);
+  };
+  EXPECT_FALSE(gradient(false)[1].defined());
+  EXPECT_THROW(gradient(true), c10::Error);
+}
+
 }  // namespace
 
 Category partial_backwards() {
@@ -158,6 +177,8 @@ Category partial_backwards() {
                      writes_in_backward()),
               judged("a custom function writes what the forward writes", with_state, sums_up,
                      writes_in_backward()),
+              {"what lies behind an input that the result does not lead to",
+               runs_what_lies_behind_an_input, differs("a call is one node")},
           }};
 }
 

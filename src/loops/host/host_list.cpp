@@ -6,6 +6,7 @@
 #include "loops/kernels/build_kernel.h"
 #include "ops/memory/memory_roots.h"
 #include "ops/op_table.h"
+#include "passes/facts/memory_facts.h"
 #include "shapes/reach.h"
 #include "tandem/ir/text.h"
 
@@ -182,8 +183,11 @@ class Lowering {
                      .shape = node.result_shape(),
                      .node = number_of(node)};
     const auto& arguments = node.op().schema().arguments();
+    // A view that takes no work shows a copy of what was lazy: what libtorch then makes of it may
+    // be lazy where it was not in the trace.
+    const bool readably = passes::reinterprets(node);
     for (size_t i = 0; i < node.operands().size(); ++i)
-      step.arguments.push_back(argument(node.operands()[i], arguments[i].real_type()));
+      step.arguments.push_back(argument(node.operands()[i], arguments[i].real_type(), readably));
     for (ir::ValueId id : node.results()) {
       const bool read = id != ir::kNoValue && graph_.value(id).has_users();
       step.results.push_back(read ? made(id) : kNoSlot);
@@ -193,11 +197,16 @@ class Lowering {
     list_.steps.push_back({std::move(step)});
   }
 
-  LibraryStep::Argument argument(const ir::Operand& operand, const c10::TypePtr& type) {
+  /// `readably`: tensors as they may be read through the strides of their types.
+  LibraryStep::Argument argument(const ir::Operand& operand, const c10::TypePtr& type,
+                                 bool readably) {
     using Source = LibraryStep::Source;
     return ops::boxed_argument<Source>(
         graph_, operand, type,
-        [&](ir::ValueId id) { return Source{id == ir::kNoValue ? kNoSlot : tensor(id)}; },
+        [&](ir::ValueId id) {
+          if (id == ir::kNoValue) return Source{kNoSlot};
+          return Source{readably ? readable(id) : tensor(id)};
+        },
         [&](c10::IValue value) {
           list_.constants.push_back(std::move(value));
           return Source{kNoSlot, static_cast<int32_t>(list_.constants.size() - 1)};

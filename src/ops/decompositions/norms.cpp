@@ -32,11 +32,15 @@ struct Moments {
 };
 
 /// In two passes, which loses little where the mean is large beside the deviation. The sum is one
-/// of doubles: that of large float32s need not be a float32 where their mean is.
+/// of doubles: that of large float32s need not be a float32 where their mean is. What the mean
+/// loses as a float32 may be as large as the deviation: it is taken off by itself.
 Moments moments(const Expr& x, const Dims& dims) {
   const Expr sum_of_all = sum_over(to(x, c10::ScalarType::Double), dims, KeepDims::yes);
-  const Expr mean = to(sum_of_all / count(x, dims), x.dtype());
-  const Expr centered = x - mean;
+  const Expr exact_mean = sum_of_all / count(x, dims);
+  const Expr mean = to(exact_mean, x.dtype());
+  Expr centered = x - mean;
+  if (x.dtype() != c10::ScalarType::Double)
+    centered = centered - to(exact_mean - to(mean, c10::ScalarType::Double), x.dtype());
   return {mean, centered, sum_over(centered * centered, dims, KeepDims::yes)};
 }
 

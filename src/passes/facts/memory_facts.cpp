@@ -14,16 +14,14 @@ bool is_scatter(const ir::Node& node) {
          name == "aten::diagonal_scatter";
 }
 
-/// Shows elements as numbers of another kind. libtorch refuses it for lazy conjugates and
-/// negations.
+}  // namespace
+
 bool reinterprets(const ir::Node& node) {
   if (node.kind() != ir::NodeKind::Op) return false;
   const c10::OperatorName& op = node.op().operator_name();
   return op.name == "aten::view_as_real" || op.name == "aten::view_as_complex" ||
          (op.name == "aten::view" && op.overload_name == "dtype");
 }
-
-}  // namespace
 
 ir::ValueId tensor_at(const ir::Node& node, size_t operand) {
   const auto* id = node.operands()[operand].get_if<ir::ValueId>();

@@ -10,6 +10,10 @@ namespace tandem::passes {
 /// The tensor that an operand is; kNoValue if it is none.
 ir::ValueId tensor_at(const ir::Node& node, size_t operand);
 
+/// Whether it shows elements as numbers of another kind. libtorch refuses it for lazy conjugates
+/// and negations.
+bool reinterprets(const ir::Node& node);
+
 /// Who else sees the memory of the values of a graph. Decides whether a copy may be left out.
 class MemoryFacts {
  public:

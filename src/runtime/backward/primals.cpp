@@ -132,9 +132,7 @@ at::Tensor member_of(const at::Tensor& copy, const Member& one, autograd::edge_l
   const bool is_leaf = tensor.requires_grad() && tensor.is_leaf();
   if (one.is_root) {
     at::AutoGradMode grad_mode(true);
-    const at::Tensor view =
-        ops::as_lazy_as(tensor, one.base,
-                        copy.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset()));
+    const at::Tensor view = ops::take_view(copy, {.member = tensor, .base = one.base});
     return is_leaf && !one.base.requires_grad() ? as_leaf(view, tensor, accumulators) : view;
   }
   // Autograd knows nothing of the memory that they share.
@@ -162,11 +160,11 @@ at::Tensor member_of(const at::Tensor& copy, const Member& one, autograd::edge_l
 /// A handle on the same memory, with the sizes and the place in autograd's graph that the tensor
 /// has now.
 at::Tensor handle_as_found(const at::Tensor& tensor) {
-  if (tensor.is_view() && tensor.requires_grad() == ops::root_of(tensor).requires_grad()) {
+  const at::Tensor root = ops::root_of(tensor);
+  if (tensor.is_view() && tensor.requires_grad() == root.requires_grad() &&
+      ops::can_be_taken_of(root, tensor)) {
     at::AutoGradMode grad_mode(true);
-    const at::Tensor root = ops::root_of(tensor);
-    return ops::as_lazy_as(
-        tensor, root, root.as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset()));
+    return ops::take_view(root, {.member = tensor, .base = root});
   }
   at::Tensor handle = tensor.variable_data();
   if (tensor.requires_grad())

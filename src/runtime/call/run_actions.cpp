@@ -10,6 +10,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/util/SmallVector.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -197,8 +198,9 @@ class Runner {
         return renew_when_asked(at(action.at));
 
       case AskHistory:
-        // In eager it has one by now; is_leaf() does not ask for it.
-        if (at(action.at).is_view()) at(action.at).grad_fn();
+        // In eager it has one by now; is_leaf() does not ask for it. Not in inference mode, where
+        // libtorch cannot make it.
+        if (at(action.at).is_view() && !c10::InferenceMode::is_enabled()) at(action.at).grad_fn();
         return;
       case KeepHistory:
         return node(action.part).keep_history(at(action.at));

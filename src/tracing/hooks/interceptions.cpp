@@ -1,16 +1,17 @@
 #include "base/error.h"
 #include "base/of_thread.h"
 #include "ir/text/op_names.h"
-#include "libtorch/error_texts.h"
 #include "libtorch/node_names.h"
 #include "ops/op_row.h"
 #include "ops/op_table.h"
 #include "ops/own/bernoulli_like.h"
 #include "tracing/hooks/determinant.h"
 #include "tracing/hooks/equality.h"
+#include "tracing/hooks/inference_views.h"
 #include "tracing/hooks/interception.h"
 #include "tracing/hooks/kept_strides.h"
 #include "tracing/hooks/lazy_memory.h"
+#include "tracing/hooks/outside_tensors.h"
 #include "tracing/hooks/products_in_place.h"
 #include "tracing/hooks/users_op.h"
 #include "tracing/hooks/view_inverses.h"
@@ -44,7 +45,6 @@
 #include <ATen/ops/unsqueeze.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
-#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/variable.h>
@@ -96,46 +96,7 @@ std::any renew_histories(BoxedCall& call) {
   return {};
 }
 
-bool make_host_memory(BoxedCall& call) { return call.recording->inputs().host_memory().make(call); }
-
 bool give_back(BoxedCall&) { return true; }
-
-std::any note_resized(BoxedCall& call) { return call.operand(0).toTensor(); }
-
-void resize_host_memory(BoxedCall& call, std::any& left) {
-  const auto& resized = *std::any_cast<at::Tensor>(&left);
-  if (!is_traced(resized)) call.recording->inputs().host_memory().follow_resize(resized);
-}
-
-bool is_outside_tensor(const at::Tensor& tensor) {
-  // A wrapped number is a Scalar in disguise, unless it needs a gradient. A meta tensor is a shape
-  // probe.
-  return tensor.defined() && !is_traced(tensor) && !tensor.is_meta() &&
-         (!tensor.unsafeGetTensorImpl()->is_wrapped_number() || tensor.requires_grad());
-}
-
-std::any lift_operands(BoxedCall& call) {
-  Inputs& inputs = call.recording->inputs();
-  const auto seen = [&](const at::Tensor& tensor) {
-    return is_outside_tensor(tensor) ? inputs.stand_in(tensor) : tensor;
-  };
-  for (size_t i = call.first; i < call.stack.size(); ++i) {
-    c10::IValue& value = call.stack[i];
-    if (value.isTensor()) {
-      if (is_outside_tensor(value.toTensor())) value = inputs.stand_in(value.toTensor());
-    } else if (value.isTensorList()) {
-      std::vector<at::Tensor> tensors = value.toTensorVector();
-      for (at::Tensor& tensor : tensors) tensor = seen(tensor);
-      value = c10::List<at::Tensor>(tensors);
-    } else if (value.isOptionalTensorList()) {
-      c10::List<std::optional<at::Tensor>> tensors;
-      for (const std::optional<at::Tensor>& tensor : value.toOptionalTensorVector())
-        tensors.push_back(tensor ? std::optional(seen(*tensor)) : std::nullopt);
-      value = std::move(tensors);
-    }
-  }
-  return {};
-}
 
 std::any draw_in_order(BoxedCall& call) {
   call.operand(0) = call.operand(0).toTensor().contiguous();
@@ -170,63 +131,6 @@ std::any check_reach(BoxedCall& call) {
 
 void note_write(BoxedCall& call, std::any&) {
   if (is_forward(call)) call.recording->inputs().note_write();
-}
-
-/// In eager, too, a view of an ordinary tensor is one inside an inference region; it remembers
-/// where it was made.
-void mark_inference_view(const at::Tensor& tensor) {
-  if (!tensor.is_view()) return;
-  torch::autograd::impl::get_view_autograd_meta(tensor)->set_creation_meta(
-      torch::autograd::CreationMeta::INFERENCE_MODE);
-}
-
-bool call_in_inference_mode(BoxedCall& call) {
-  if (!c10::InferenceMode::is_enabled()) return false;
-  const torch::jit::Stack operands = call.operands().vec();
-  try {
-    call.op.callBoxed(call.stack);
-    return true;
-  } catch (const c10::Error& error) {
-    if (libtorch::meaning_of(error.what_without_backtrace()) !=
-        libtorch::ErrorMeaning::InferenceView)
-      throw;
-  }
-  call.drop();
-  call.stack.insert(call.stack.end(), operands.begin(), operands.end());
-  const WithoutInferenceMode normal;
-  call.op.callBoxed(call.stack);
-  for (const c10::IValue& result : call.operands()) for_each_tensor(result, mark_inference_view);
-  return true;
-}
-
-bool takes_views(const c10::OperatorHandle& op) {
-  // detach() gives a version counter, and with it the right to write.
-  return ops::info(op).is_view && !op.schema().is_mutable() && op.schema().name() != "aten::detach";
-}
-
-/// Memory that some result shows.
-bool shows(const BoxedCall& call, const c10::Storage& memory) {
-  bool any = false;
-  for (const c10::IValue& result : call.operands()) {
-    for_each_tensor(result, [&](const at::Tensor& tensor) {
-      any = any || (tensor.defined() && tensor.storage().is_alias_of(memory));
-    });
-  }
-  return any;
-}
-
-bool view_inference_tensor(BoxedCall& call) {
-  if (c10::InferenceMode::is_enabled() || !call.operand(0).isTensor()) return false;
-  const at::Tensor source = call.operand(0).toTensor();
-  if (!is_traced(source) || !source.is_inference()) return false;
-  const torch::jit::Stack operands = call.operands().vec();
-  call.op.callBoxed(call.stack);
-  if (!shows(call, source.storage())) return true;  // reshape() has copied
-  call.drop();
-  call.stack.insert(call.stack.end(), operands.begin(), operands.end());
-  const c10::InferenceMode region;
-  call.op.callBoxed(call.stack);
-  return true;
 }
 
 bool fill_diagonal(BoxedCall& call) {
@@ -643,12 +547,13 @@ constexpr Interception kRows[] = {
             "op. The memory is written where it is; the value that stands for it may be laid out "
             "otherwise, and view would raise."},
 
-    {.name = "real numbers within a write",
+    {.name = "real and complex numbers within a write",
      .stop = Stop::BeforeRecording,
-     .ops = "aten::view_as_real",
+     .ops = "aten::view_as_real aten::view_as_complex",
      .before = resolve_within_write,
      .why = "Functionalization takes views again while the value of their memory is a lazy "
-            "conjugate that it should not be, of which there is no such view."},
+            "conjugate that it should not be, of which there is no real view; and takes lazily "
+            "negated real numbers back to complex ones, whose negation loses the sign of a zero."},
 
     {.name = "note a product in place",
      .stop = Stop::BeforeRecording,

@@ -87,6 +87,11 @@ at::Tensor with_gaps(const at::Tensor& value, at::IntArrayRef strides) {
   return memory.as_strided(value.sizes(), strides, 0);
 }
 
+at::Tensor laid_out(const at::Tensor& value, at::IntArrayRef strides, bool is_dense) {
+  if (same_strides(value.sizes(), value.strides(), strides)) return value;
+  return is_dense ? in_order_of(value, strides) : with_gaps(value, strides);
+}
+
 /// What an op is about to write, and how it lies in memory.
 struct Strides {
   at::Tensor written;
@@ -146,12 +151,15 @@ void restore_strides(BoxedCall& call, std::any& left) {
   {
     at::AutoDispatchBelowADInplaceOrView below;
     at::AutoDispatchSkipFunctionalize inside;
-    const at::Tensor& now = wrapper->value();
-    value = is_dense ? in_order_of(now, strides) : with_gaps(now, strides);
+    value = laid_out(wrapper->value(), strides, is_dense);
   }
   functionalization::impl::replace_(written, value);
   functionalization::impl::commit_update(written);
   functionalization::impl::sync(written);
+}
+
+at::Tensor laid_out_like(const at::Tensor& value, const at::Tensor& like) {
+  return laid_out(value, like.strides(), like.is_non_overlapping_and_dense());
 }
 
 }  // namespace tandem::tracing

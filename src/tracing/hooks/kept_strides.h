@@ -16,6 +16,9 @@ std::any note_strides(BoxedCall& call);
 /// Lays the new value out as before, by recorded ops, if it is not.
 void restore_strides(BoxedCall& call, std::any& left);
 
+/// The value with the strides of another one of its sizes, by recorded ops if it has others.
+at::Tensor laid_out_like(const at::Tensor& value, const at::Tensor& like);
+
 /// Fills memory with gaps as eager does, one number after the other: what functionalization fills
 /// has none, and there the kernel draws 16 at once. False: there are no gaps, or fewer numbers.
 bool draw_into_gaps(BoxedCall& call);

@@ -1,5 +1,6 @@
 #include "tracing/hooks/lazy_memory.h"
 
+#include "tracing/hooks/kept_strides.h"
 #include "tracing/recording/recording.h"
 #include "tracing/recording/tensors_of.h"
 #include "tracing/recording/traced_tensor.h"
@@ -40,11 +41,14 @@ functionalization::FunctionalStorageImpl& memory_of(const at::Tensor& tensor) {
       *tensor.storage().unsafeGetStorageImpl());
 }
 
+/// What ops compute of memory with gaps has none, and strides stay in eager.
 at::Tensor with_flags(const at::Tensor& value, Flags wanted) {
   at::Tensor made = at::resolve_neg(at::resolve_conj(value));
-  if (wanted.neg) made = at::_neg_view(at::neg(made));
-  if (wanted.conj) made = at::_conj(at::conj_physical(made));
-  return made;
+  if (wanted.neg) made = at::neg(made);
+  if (wanted.conj) made = at::conj_physical(made);
+  made = laid_out_like(made, value);
+  if (wanted.neg) made = at::_neg_view(made);
+  return wanted.conj ? at::_conj(made) : made;
 }
 
 }  // namespace
@@ -79,7 +83,7 @@ void keep_memory_as_lazy(BoxedCall&, std::any& noted) {
 std::any resolve_within_write(BoxedCall& call) {
   const at::Tensor& value = call.operand(0).toTensor();
   if (call.recording != nullptr && call.recording->is_writing() && as_traced(value) != nullptr)
-    call.operand(0) = at::resolve_conj(value);
+    call.operand(0) = value.is_complex() ? at::resolve_conj(value) : at::resolve_neg(value);
   return {};
 }
 

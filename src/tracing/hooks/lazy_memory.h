@@ -15,7 +15,8 @@ std::any note_lazy_memory(BoxedCall& call);
 void keep_memory_as_lazy(BoxedCall& call, std::any& noted);
 
 /// Within a write, views are taken of such a value before that is put right. What is read of it as
-/// real numbers is a copy, which nobody keeps.
+/// real numbers is a copy, which nobody keeps. So is what is read of lazily negated real numbers as
+/// complex ones: libtorch negates a complex number by a subtraction, which makes 0 of 0.
 std::any resolve_within_write(BoxedCall& call);
 
 }  // namespace tandem::tracing

@@ -36,17 +36,26 @@ c10::DispatchKeySet without_lazy_keys(const at::Tensor& tensor) {
          c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
 }
 
+/// Not of a base with gaps or another order of dimensions: as_strided_scatter, by which a write to
+/// the view is recorded, refuses it.
+bool can_be_member(const at::Tensor& tensor, const at::Tensor& root) {
+  return !root.is_same(tensor) && without_lazy_keys(root) == without_lazy_keys(tensor) &&
+         ops::can_be_taken_of(root, tensor) && root.is_contiguous();
+}
+
 }  // namespace
 
 bool is_differentiable_view(const at::Tensor& tensor) {
   if (!tensor.requires_grad()) return false;
   const at::Tensor root = root_of(tensor);
-  // Not of a tensor without grad, of which a view can have a history of its own only. Not what
-  // shows complex numbers as real ones. Nor of a base with gaps or another order of
-  // dimensions: as_strided_scatter, by which a write to the view is recorded, refuses it.
-  return !root.is_same(tensor) && root.requires_grad() &&
-         without_lazy_keys(root) == without_lazy_keys(tensor) &&
-         root.scalar_type() == tensor.scalar_type() && root.is_contiguous();
+  // Not of a tensor without grad, of which a view can have a history of its own only.
+  return root.requires_grad() && can_be_member(tensor, root);
+}
+
+bool is_conjugate(const at::Tensor& tensor) {
+  const at::Tensor root = root_of(tensor);
+  return tensor.is_conj() != root.is_conj() && can_be_member(tensor, root) &&
+         cannot_be_group({&tensor, 1}).empty();
 }
 
 bool are_related(const at::Tensor& a, const at::Tensor& b, RelatedViews views) {
@@ -137,12 +146,8 @@ StandIn make_member(Recording& recording, const Group& group, const at::Tensor& 
   }
   member.input = recording.graph().inputs().back();
   const auto as_member = [&] {
-    // A new value of the base starts at the beginning of its memory, wherever the base does.
-    const std::optional<int64_t> offset = real.storage_offset() == group.real.storage_offset()
-                                              ? std::nullopt
-                                              : std::optional<int64_t>(real.storage_offset());
-    at::Tensor member = group.tensor.as_strided(real.sizes(), real.strides(), offset);
-    member = ops::as_lazy_as(real, group.real, member);
+    at::Tensor member =
+        ops::take_view(group.tensor, {.member = real, .base = group.real, .keeps_offset = false});
     // Views of one member must not be taken for views of another that shows the same.
     for (size_t i = 0; i < equal_members; ++i) member = member.alias();
     return member;

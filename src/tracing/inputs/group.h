@@ -33,6 +33,11 @@ struct Group {
 /// take such a view.
 bool is_differentiable_view(const at::Tensor& tensor);
 
+/// Whether it is a lazy conjugate of what it is a view of. Standing for itself it would have no
+/// such base, and a history of writes to its conjugate, or to its real numbers, takes those of a
+/// gradient that is no lazy conjugate.
+bool is_conjugate(const at::Tensor& tensor);
+
 /// Of which tensors a write to one view changes the history of the others, overlap or not.
 enum class RelatedViews { None, OfTensorsWithGrad, OfAll };
 

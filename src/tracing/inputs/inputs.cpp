@@ -169,6 +169,12 @@ void Inputs::add_group(std::span<const at::Tensor> members, bool closed_over) {
   if (group.borrows && group.is_root) borrow_counter_of_root(group);
 }
 
+/// Whether a tensor that is related to no other shall be a view of one base all the same.
+bool Inputs::needs_base(const at::Tensor& real) const {
+  return (writes_may_give_histories(options_.retrace) && is_differentiable_view(real)) ||
+         (!in_inference_mode_ && is_conjugate(real));
+}
+
 size_t Inputs::equal_members(const Group& group, const at::Tensor& real) const {
   return static_cast<size_t>(std::ranges::count_if(
       group.members, [&](size_t member) { return same_geometry(stand_ins_[member].real, real); }));
@@ -187,8 +193,8 @@ void Inputs::add(const at::Tensor& real, ir::Descriptor role, std::string name) 
   auto [it, is_new] = position_.try_emplace(real.unsafeGetTensorImpl(), here);
   // A view renews its grad_fn when it is written, even without autograd: so must what stands for
   // it.
-  if (is_new && writes_may_give_histories(options_.retrace) && may_be_written(role) &&
-      !group_of_.contains(real.unsafeGetTensorImpl()) && is_differentiable_view(real))
+  if (is_new && may_be_written(role) && !group_of_.contains(real.unsafeGetTensorImpl()) &&
+      needs_base(real))
     add_group({&real, 1}, /*closed_over=*/false);
   const auto group = group_of_.find(real.unsafeGetTensorImpl());
   const bool is_closed_over = role.role != ir::Role::UserInput;

@@ -160,6 +160,7 @@ class Inputs {
   void find_groups(const detail::Flat& arguments);
   void add_group(std::span<const at::Tensor> members, bool closed_over);
   bool may_be_written(const ir::Descriptor& role) const;
+  bool needs_base(const at::Tensor& real) const;
   size_t equal_members(const Group& group, const at::Tensor& real) const;
   void add(const at::Tensor& real, ir::Descriptor role, std::string name);
   void borrow_counter(StandIn& stand_in);

@@ -365,7 +365,7 @@ void written_memory_stays_lazy_or_not() {
   });
 }
 
-void real_numbers_within_a_write() {
+void real_and_complex_numbers_within_a_write() {
   run_trace({torch::ones({2, 2}, at::kComplexFloat)}, [](const Tensors& in) {
     const T x = in[0] * 2;
     at::imag(x.conj().select(0, 0).conj()).add_(1);
@@ -373,6 +373,16 @@ void real_numbers_within_a_write() {
     EXPECT_ANY_THROW(at::view_as_real(x.conj()));
     return Tensors{};
   });
+  const Ops written = recorded(torch::ones({2}, at::kComplexFloat), [](const T& x) {
+    at::imag(x.conj()).round_();
+    return x;
+  });
+  const auto back = std::ranges::find(written, "aten.view_as_complex");
+  ASSERT_TRUE(back != written.end() && back != written.begin());
+  EXPECT_EQ(*(back - 1), "aten.clone") << "of real numbers, which keeps the sign of a zero";
+  const Ops read = recorded(torch::ones({2, 2}),
+                            [](const T& x) { return at::view_as_complex(at::_neg_view(x)); });
+  EXPECT_FALSE(has(read, "aten.clone")) << "eager negates the complex numbers here";
 }
 
 void keep_strides() {
@@ -655,7 +665,7 @@ const std::map<std::string_view, void (*)()>& tests() {
       {"the user's op in its functional form", the_users_op_in_its_functional_form},
       {"decompose", decompose},
       {"a view of what is written", a_view_of_what_is_written},
-      {"real numbers within a write", real_numbers_within_a_write},
+      {"real and complex numbers within a write", real_and_complex_numbers_within_a_write},
       {"note a product in place", note_a_product_in_place},
       {"round the number of a product in place", round_the_number_of_a_product_in_place},
       {"round the numbers of products in place", round_the_numbers_of_products_in_place},
