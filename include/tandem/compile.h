@@ -390,8 +390,7 @@ auto compile(S* fn, Options options = {}, detail::CallSite site = {}) -> detail:
 /// For an overloaded, templated or defaulted `forward`; C++ fills arguments that the signature
 /// leaves out.
 template <detail::FunctionType S, detail::ModulePointer M>
-auto compile(M&& net, Options options = {}, detail::CallSite site = {})
-    -> detail::compiled_of<S> {
+auto compile(M&& net, Options options = {}, detail::CallSite site = {}) -> detail::compiled_of<S> {
   return detail::compile_module<S>(std::forward<M>(net), std::move(options), site);
 }
 

@@ -22,6 +22,17 @@ bool has_size(const runtime::Guards& guards, const SizeMark& mark) {
 
 }  // namespace
 
+Variant::Variant(std::shared_ptr<const runtime::EntryState> made, std::shared_ptr<EntryShare> of,
+                 uint64_t sizes_key)
+    : state(std::move(made)), entry(std::move(of)), sizes(sizes_key) {
+  entry->holders->fetch_add(1, std::memory_order_relaxed);
+  state->guards().share_lifted(entry->holders);
+}
+
+// Before the handles go: with too few holders a tensor looks owned by somebody else, which it was a
+// moment ago.
+Variant::~Variant() { entry->holders->fetch_sub(1, std::memory_order_relaxed); }
+
 size_t EntryTable::entry_of(const Variant& variant) const {
   const auto it = std::ranges::find(entries_, variant.entry, &Entry::share);
   return it == entries_.end() ? kNone : static_cast<size_t>(it - entries_.begin());

@@ -25,13 +25,21 @@ struct EntryShare {
   const uint64_t shape_free;  // of what was recorded; with Dynamic::never of no other entry
   runtime::CheckSchedule checks;
   std::atomic<int64_t> made{0};  // variants, those that went included
+  /// Variants that hold the entry's closed-over tensors.
+  const std::shared_ptr<std::atomic<size_t>> holders = std::make_shared<std::atomic<size_t>>(0);
 };
 
 /// An entry for one set of sizes.
 struct Variant {
-  std::shared_ptr<const runtime::EntryState> state;
-  std::shared_ptr<EntryShare> entry;
-  uint64_t sizes = 0;  // its key
+  Variant(std::shared_ptr<const runtime::EntryState> made, std::shared_ptr<EntryShare> of,
+          uint64_t sizes_key);
+  ~Variant();
+  Variant(const Variant&) = delete;
+  Variant& operator=(const Variant&) = delete;
+
+  const std::shared_ptr<const runtime::EntryState> state;
+  const std::shared_ptr<EntryShare> entry;
+  const uint64_t sizes;  // its key
   mutable runtime::CheckSchedule::Variant calls{};
   mutable std::atomic<int64_t> last_use{0};  // on a clock that counts calls
 

@@ -266,6 +266,22 @@ TEST(Stale, AReboundTensorIsNoticedWhenNobodyHoldsTheOldOne) {
   EXPECT_EQ(f.stats().evictions, 1);
 }
 
+// The variants of an entry all hold it, and count as one owner.
+TEST(Stale, AlsoWithSeveralSizes) {
+  T w = torch::ones({1}).set_requires_grad(true);
+  auto f = compile([&](const T& x) { return (x * w).sum(); }, {.verify_every = 0});
+  for (int64_t n : {2, 3, 4, 2, 3}) f(torch::ones({n})).backward();
+  EXPECT_EQ(f.stats().entries, 1);
+  EXPECT_EQ(f.stats().variants, 3);
+  EXPECT_EQ(f.stats().evictions, 0);
+  w = torch::full({1}, 5.0).set_requires_grad(true);
+  EXPECT_EQ(f(torch::ones({3})).item<float>(), 15);
+  EXPECT_EQ(f.stats().misses.back().reason.substr(0, 28), "entry 0: lifted 0 (f32[1], l");
+  EXPECT_EQ(f.stats().entries, 1);
+  EXPECT_EQ(f.stats().variants, 1);
+  EXPECT_EQ(f.stats().evictions, 1);
+}
+
 TEST(Stale, AlsoWithGradientsAndKeptAccumulators) {
   T w = torch::full({2}, 2.0).set_requires_grad(true);
   auto f = compile([&](const T& x) { return (x * w).sum(); });

@@ -1,4 +1,5 @@
 /// mark_dynamic and mark_static: what they steer, and what they say.
+#include "support/environment.h"
 #include "support/error_text.h"
 #include "tandem/tandem.h"
 
@@ -56,6 +57,7 @@ struct Notes final : Backend {
 };
 
 TEST(MarkedSizes, TheFirstCompileIsForAnySizeWhereOneIsMarked) {
+  const EnvironmentVariable no_other("TANDEM_BACKEND", nullptr);
   const auto vary = [](const Options& options, bool mark) {
     auto notes = std::make_shared<Notes>();
     Options own = options;
@@ -79,6 +81,7 @@ TEST(MarkedSizes, TheFirstCompileIsForAnySizeWhereOneIsMarked) {
 // A backward for other tangents, for an autocast state, and gradients of gradients are compiled
 // later.
 TEST(MarkedSizes, WhatIsCompiledInTheBackwardIsForAnySizeToo) {
+  const EnvironmentVariable no_other("TANDEM_BACKEND", nullptr);
   auto notes = std::make_shared<Notes>();
   auto f = compile([](const T& x) { return std::vector<T>{x.sin(), x.cos()}; }, {.backend = notes});
   f(torch::ones({2}).requires_grad_());

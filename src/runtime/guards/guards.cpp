@@ -48,16 +48,16 @@ std::string constant_difference(size_t index, const detail::Constant& now,
 /// `f32[4, 4]` or `undefined`.
 std::string tensor_text(const at::Tensor& tensor) { return TensorGuard(tensor).to_string(); }
 
-/// Whether somebody holds the tensor beside the two handles of an entry (its guards' and its own)
-/// and the gradient accumulator, which an entry keeps alive from call to call.
-bool has_other_owner(const at::Tensor& tensor) {
-  constexpr size_t kOfTheEntry = 2;
+/// Whether somebody holds the tensor beside the two handles of each of so many variants (its
+/// guards' and its own) and the gradient accumulator, which an entry keeps alive from call to call.
+bool has_other_owner(const at::Tensor& tensor, size_t variants) {
+  const size_t of_the_entry = 2 * variants;
   const size_t owners = tensor.use_count();
-  if (owners > kOfTheEntry + 1) return true;
+  if (owners > of_the_entry + 1) return true;
   const auto* meta = static_cast<const torch::autograd::AutogradMeta*>(
       tensor.unsafeGetTensorImpl()->autograd_meta());
   const bool accumulator = meta && !meta->grad_accumulator_.expired();
-  return owners > kOfTheEntry + (accumulator ? 1 : 0);
+  return owners > of_the_entry + (accumulator ? 1 : 0);
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ void Guards::watch_lifted(std::vector<at::Tensor> lifted) {
   lifted_ = std::move(lifted);
   for (const at::Tensor& tensor : lifted_) {
     lifted_set_.insert(tensor.unsafeGetTensorImpl());
-    owned_outside_.push_back(has_other_owner(tensor));
+    owned_outside_.push_back(has_other_owner(tensor, 1));
   }
 }
 
@@ -238,7 +238,7 @@ Guards::Inputs Guards::inputs_of(const detail::Flat& arguments) const {
 bool Guards::is_stale() const {
   if (effect_marks_ != ops::effect_marks() || modules_.is_stale()) return true;
   for (size_t i = 0; i < lifted_.size(); ++i) {
-    if (owned_outside_[i] && !has_other_owner(lifted_[i])) return true;
+    if (owned_outside_[i] && !has_other_owner(lifted_[i], holders())) return true;
   }
   return false;
 }
@@ -383,13 +383,14 @@ bool Guards::check_values(const detail::Flat& arguments, Fail&& fail) const {
 
 template <class Fail>
 bool Guards::check_lifted(Fail&& fail) const {
+  const size_t holders = this->holders();
   for (size_t i = 0; i < lifted_.size(); ++i) {
     if (!lifted_guards_[i].matches(lifted_[i])) {
       return fail([&] {
         return base::str(lifted_names_[i], ": ", lifted_guards_[i].difference(lifted_[i]));
       });
     }
-    if (owned_outside_[i] && !has_other_owner(lifted_[i])) {
+    if (owned_outside_[i] && !has_other_owner(lifted_[i], holders)) {
       return fail([&] {
         return base::str(lifted_names_[i], " (", lifted_guards_[i].to_string(),
                          ") is no longer held by the program, so the function must use another");

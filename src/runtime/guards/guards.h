@@ -12,6 +12,8 @@
 #include <c10/core/UndefinedTensorImpl.h>
 #include <c10/util/SmallVector.h>
 
+#include <atomic>
+#include <memory>
 #include <optional>
 #include <string>
 #include <unordered_set>
@@ -84,6 +86,11 @@ class Guards {
   std::string other_numbers(const Guards& other) const;
   const std::vector<TensorGuard>& arguments() const { return arguments_; }
   const std::vector<std::string>& names() const { return names_; }
+  /// The variants of an entry hold the same lifted tensors: how many they are is counted there, and
+  /// told before the second one is used.
+  void share_lifted(std::shared_ptr<const std::atomic<size_t>> variants) const {
+    variants_ = std::move(variants);
+  }
   /// No call can ever be served again. Ops were marked as effectful since, or the program has let
   /// go of a lifted tensor or a named module: its closure must refer to another one by now. Not
   /// every such case is seen: graphs of earlier calls count as owners, too.
@@ -138,6 +145,8 @@ class Guards {
   std::unordered_set<const c10::TensorImpl*> lifted_set_;  // moves without allocating
   std::vector<std::string> lifted_names_;
   std::vector<TensorGuard> lifted_guards_;
+  size_t holders() const { return variants_ ? variants_->load(std::memory_order_relaxed) : 1; }
+  mutable std::shared_ptr<const std::atomic<size_t>> variants_;
   std::vector<uint8_t> owned_outside_;  // per lifted tensor, at the trace; `.data()` is not
   std::vector<std::vector<size_t>> shared_storage_;  // groups of lifted tensors on one storage
   std::vector<size_t> input_arguments_;  // per input behind the lifted ones: the argument it is
