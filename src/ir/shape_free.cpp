@@ -14,7 +14,7 @@ using shapes::StableHash;
 /// Numbers that change with the sizes of a call.
 constexpr std::string_view kLeftOut[] = {"offset", "offset_after", "bytes_after"};
 
-class Hasher {
+class FieldHasher {
  public:
   template <class T>
   void add(const T& value) {
@@ -66,7 +66,7 @@ uint64_t shape_free_hash(const TensorType& type) {
 }
 
 uint64_t shape_free_hash(const Signature& signature) {
-  Hasher hasher;
+  FieldHasher hasher;
   hasher.add(signature);
   return hasher.value();
 }

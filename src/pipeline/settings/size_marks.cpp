@@ -6,6 +6,7 @@
 #include "tracing/trace.h"
 
 #include <c10/core/UndefinedTensorImpl.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <map>
 #include <mutex>

@@ -11,7 +11,7 @@
 namespace tandem::pipeline {
 namespace {
 
-using Calls = std::vector<tracing::UserCall>;
+using UserCalls = std::vector<tracing::UserCall>;
 
 /// `eps=1e-05`, `size=[4, 8]`: one that may follow from a size.
 bool is_number(std::string_view setting) {
@@ -25,8 +25,8 @@ bool same_but_numbers(const std::string& a, const std::string& b) {
   return a == b || (name(a) == name(b) && is_number(a) && is_number(b));
 }
 
-std::optional<Difference> call_difference(const std::vector<runtime::CallRow>& then,
-                                          const std::string& entry, const Calls& now) {
+std::optional<Difference> other_op_called(const std::vector<runtime::CallRow>& then,
+                                          const std::string& entry, const UserCalls& now) {
   for (size_t i = 0; i < std::max(then.size(), now.size()); ++i) {
     if (i == now.size()) {
       return Difference{.what = base::str("ends where ", entry, " calls ", then[i].op),
@@ -51,7 +51,7 @@ std::optional<Difference> call_difference(const std::vector<runtime::CallRow>& t
   return std::nullopt;
 }
 
-std::string name_of(const ir::Node& node) {
+std::string op_name_of(const ir::Node& node) {
   switch (node.kind()) {
     case ir::NodeKind::Op:
       return node.op().operator_name().name;
@@ -69,12 +69,12 @@ std::vector<const ir::Node*> nodes_of(const ir::Graph& graph) {
   return nodes;
 }
 
-std::optional<Difference> node_difference(const ir::Graph& then, const std::string& entry,
-                                          const ir::Graph& now) {
+std::optional<Difference> other_node(const ir::Graph& then, const std::string& entry,
+                                     const ir::Graph& now) {
   const auto a = nodes_of(then), b = nodes_of(now);
   for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
-    const std::string x = i < a.size() ? name_of(*a[i]) : "nothing";
-    const std::string y = i < b.size() ? name_of(*b[i]) : "nothing";
+    const std::string x = i < a.size() ? op_name_of(*a[i]) : "nothing";
+    const std::string y = i < b.size() ? op_name_of(*b[i]) : "nothing";
     if (x == y) continue;
     return Difference{.what = base::str("records ", y, " where ", entry, " has ", x),
                       .line = i < b.size()   ? b[i]->location()
@@ -88,9 +88,9 @@ std::optional<Difference> node_difference(const ir::Graph& then, const std::stri
 
 Difference op_difference(const runtime::EntryState& entry, const std::string& name_of_entry,
                          const Captured& now) {
-  if (auto found = call_difference(entry.artifact().calls, name_of_entry, now.run.calls))
+  if (auto found = other_op_called(entry.artifact().calls, name_of_entry, now.run.calls))
     return *std::move(found);
-  if (auto found = node_difference(entry.joint(), name_of_entry, now.joint.graph))
+  if (auto found = other_node(entry.joint(), name_of_entry, now.joint.graph))
     return *std::move(found);
   return {.what = "does something else to arguments and results than " + name_of_entry};
 }

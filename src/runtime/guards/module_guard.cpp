@@ -207,7 +207,7 @@ std::optional<std::string> ModuleGuard::difference() const {
 bool ModuleGuard::alike(const ModuleGuard& other) const {
   const auto same = [](const One& a, const One& b) {
     const auto same_targets = [](const auto& x, const auto& y) {
-      return std::ranges::equal(x, y, [](const Watched& one, const Watched& two) {
+      return std::ranges::equal(x, y, [](const auto& one, const auto& two) {
         return one._unsafe_get_target() == two._unsafe_get_target();
       });
     };
