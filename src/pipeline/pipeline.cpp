@@ -293,4 +293,12 @@ std::shared_ptr<const runtime::EntryState> finish_entry(
                         .places = std::move(places)});
 }
 
+std::shared_ptr<const runtime::EntryState> compile_entry(
+    const std::shared_ptr<const Program>& program, const detail::Flat& arguments,
+    const Options& options, StageLog& log, CaptureCounts& counts) {
+  Prepared prepared = prepare_entry(program, arguments, options, log, counts);
+  const bool sizes_vary = options.dynamic == Dynamic::always;
+  return finish_entry(prepared, program, arguments, options, sizes_vary, log);
+}
+
 }  // namespace tandem::pipeline

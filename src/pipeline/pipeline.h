@@ -81,6 +81,11 @@ std::shared_ptr<const runtime::EntryState> finish_entry(
     Prepared& prepared, const std::shared_ptr<const Program>& program,
     const detail::Flat& arguments, const Options& options, bool sizes_vary, StageLog& log);
 
+/// Both halves, for whoever makes a single entry.
+std::shared_ptr<const runtime::EntryState> compile_entry(
+    const std::shared_ptr<const Program>& program, const detail::Flat& arguments,
+    const Options& options, StageLog& log, CaptureCounts& counts);
+
 /// A compiled function that computes gradients of a call. Never runs eagerly.
 std::shared_ptr<detail::CompiledFunction> compile_gradients(std::shared_ptr<const Program> program,
                                                             Options options);

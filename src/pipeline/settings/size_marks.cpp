@@ -6,7 +6,6 @@
 #include "tracing/trace.h"
 
 #include <c10/core/UndefinedTensorImpl.h>
-#include <torch/csrc/autograd/function.h>
 
 #include <map>
 #include <mutex>
