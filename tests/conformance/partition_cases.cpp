@@ -283,8 +283,7 @@ Category partition_min_cut() {
                }},
               {"test_min_cut_partitioner_raise_getitems", min_cut_split_is_made_again},
               {"test_custom_partitioner_fn", min_cut_called_by_hand},
-              {"test_min_cut_partitioner_output_tensor_shape_tensor", min_cut_with_sizes,
-               later(Feature::SymbolicShapes, "options: dynamic = always")},
+              {"test_min_cut_partitioner_output_tensor_shape_tensor", min_cut_with_sizes},
               {"test_min_cut_partitioner", min_cut_counts},
           }};
 }

@@ -168,8 +168,7 @@ Category cache() {
   return {"Cache",
           {
               {"test_autograd_function", cached_twice, standing},
-              {"test_dynamic_shapes_different_sizes", cached_with_sizes,
-               later(Feature::SymbolicShapes, "dynamic = always")},
+              {"test_dynamic_shapes_different_sizes", cached_with_sizes, standing},
           }};
 }
 

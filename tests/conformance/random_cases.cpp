@@ -129,10 +129,11 @@ void rrelu(Session& session) {
   });
 }
 
-/// `n` by `n` for several n, one trace.
+/// `n` by `n` for several n, one trace each.
 void dynamic_draws(Session& session, bool requires_grad) {
   Settings settings;
-  settings.traces = 2;  // the first size, then the symbol
+  settings.traces = 4;
+  settings.epilogue_traces = 2;
   session.judge(
       [=] {
         auto n = std::make_shared<int64_t>(0);
@@ -263,10 +264,8 @@ Category random_numbers() {
              session.judge(plain({{4, 4}}), program, draws("aten::rand", 2, 0));
              for_ten_seeds(plain({{4, 4}}), program);
            }},
-          {"test_rand_like_dynamic", [](Session& session) { dynamic_draws(session, false); },
-           later(Feature::SymbolicShapes, "options: dynamic = always")},
-          {"test_rand_like_dynamic_bwd", [](Session& session) { dynamic_draws(session, true); },
-           later(Feature::SymbolicShapes, "options: dynamic = always")},
+          {"test_rand_like_dynamic", [](Session& session) { dynamic_draws(session, false); }},
+          {"test_rand_like_dynamic_bwd", [](Session& session) { dynamic_draws(session, true); }},
           {"test_autograd_function", draws_in_the_backward},
           {"test_set_get_rng_state", state_put_back, differs("api: host code runs at a trace")},
           {"test_min_cut_partitioner",

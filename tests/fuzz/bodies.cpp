@@ -1,5 +1,6 @@
 #include "fuzz/bodies.h"
 
+#include "fuzz/changing_sizes.h"
 #include "fuzz/chooser.h"
 #include "fuzz/execute.h"
 #include "fuzz/interpret.h"
