@@ -299,10 +299,9 @@ class Function final : public detail::CompiledFunction,
       return nullptr;
     }
     const auto full = [&](const char* needed) {
-      forecast =
-          base::str(options_.on_overflow == OnOverflow::error ? "  is an error" : "  runs eagerly",
-                    ": another ", needed, ", and max_entries allows ", options_.max_entries, "\n",
-                    because());
+      forecast = base::str(
+          options_.on_overflow == OnOverflow::error ? "  is an error" : "  runs eagerly",
+          ": another ", needed, ", and max_entries allows ", options_.max_entries, "\n", because());
     };
     const EntryTable alive = table.without(stale_in(table));
     const runtime::Guards key = guards_of(*program_, thread, arguments, options_);
@@ -681,9 +680,7 @@ class Function final : public detail::CompiledFunction,
                   " different numbers at these sizes, as many as max_entries allows; one more "
                   "would be needed because ",
                   reason),
-        nearest(table.variants(), thread, arguments)
-            ->guards()
-            .advice(thread, arguments, generalises()));
+        "pass the number that changes as a tensor");
   }
 
   /// Remembers the call. False: the program knows already that such calls run eagerly.

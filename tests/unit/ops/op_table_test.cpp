@@ -233,7 +233,7 @@ TEST(OpTable, NamesOnlyOpsThatTheDispatcherKnows) {
 }
 
 // A rule nobody compared with eager is a guess. Exempt: rules without results, out overloads (they
-// share the rule of the functional one), and the rule that only refuses.
+// share the rule of the functional one), and rules that only refuse.
 TEST(OpTable, HasACaseAgainstEagerForEveryRule) {
   std::set<std::string> cases;
   const ::testing::UnitTest& program = *::testing::UnitTest::GetInstance();
@@ -248,7 +248,7 @@ TEST(OpTable, HasACaseAgainstEagerForEveryRule) {
   }
   for (const OpRow& row : op_rows()) {
     bool exempt = row.rule == nullptr || row.rule == rules::nothing || row.rule == rules::index ||
-                  row.op.ends_with("out");
+                  row.rule == rules::addr || row.op.ends_with("out");
     std::string name(row.op);
     std::replace(name.begin(), name.end(), '.', '_');
     EXPECT_TRUE(exempt || cases.contains(name))
