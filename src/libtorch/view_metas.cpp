@@ -14,6 +14,10 @@ ViewOp view_op_of(const at::functionalization::ViewMeta& view) {
   };
   if (is("functionalization15expand_ViewMeta")) return ViewOp::Expand;
   if (is("functionalization15unfold_ViewMeta")) return ViewOp::Unfold;
+  for (const char* other : {"_conj_ViewMeta", "_neg_view_ViewMeta", "view_as_real_ViewMeta",
+                            "view_as_complex_ViewMeta", "view_dtype_ViewMeta"}) {
+    if (is(other)) return ViewOp::ReadsOtherwise;
+  }
   return ViewOp::Other;
 }
 

@@ -183,6 +183,13 @@ Category lazy_views() {
               judged(
                   "a conjugate that nobody writes is the graph's input", lazy(conj, false),
                   [](Tensors& a) -> Tensors { return {a[0] * 2, a[0].t()}; }, expects_inputs(1)),
+              judged("conjugated and negated windows are written", leaves({{2, 3}}),
+                     [](Tensors& a) -> Tensors {
+                       const at::Tensor y = at::complex(a[0], a[0] * 2);
+                       at::real(y.unfold(0, 1, 1).conj()).mul_(0.25);
+                       at::_neg_view(at::view_as_real(y).unfold(1, 1, 1)).select(2, 0).zero_();
+                       return {y};
+                     }),
               of_view("a lazy view stays lazy when it is written", negated,
                       [](Tensors& a) -> Tensors {
                         const at::Tensor y = a[0] * 2, z = at::_neg_view(y);

@@ -6,7 +6,6 @@
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/ops/as_strided_scatter.h>
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -50,18 +49,25 @@ class InPlace : public functionalization::ViewMeta {
 };
 
 /// From the first such view on: what is written may be a part of it in which every element has a
-/// place of its own.
+/// place of its own. What reads numbers otherwise stays a view by itself: strides do not tell of
+/// it.
 void keep_places_of(const at::Tensor& written) {
   if (!functionalization::impl::isFunctionalTensor(written)) return;
   auto* wrapper = functionalization::impl::unsafeGetFunctionalWrapper(written);
   std::vector<libtorch::ViewMetaPtr>& views = libtorch::views_of(*wrapper);
-  const auto first = std::ranges::find_if(views, [](const libtorch::ViewMetaPtr& view) {
-    return libtorch::view_op_of(*view) != ViewOp::Other;
-  });
-  if (first == views.end()) return;
-  const auto exact = std::make_shared<InPlace>(std::vector(first, views.end()));
-  views.erase(first, views.end());
-  views.push_back(exact);
+  std::vector<libtorch::ViewMetaPtr> kept, together;
+  const auto put_together = [&] {
+    if (!together.empty()) kept.push_back(std::make_shared<InPlace>(std::exchange(together, {})));
+  };
+  for (const libtorch::ViewMetaPtr& view : views) {
+    const ViewOp op = libtorch::view_op_of(*view);
+    if (op == ViewOp::ReadsOtherwise) put_together();
+    const bool exact =
+        op == ViewOp::Expand || op == ViewOp::Unfold || (op == ViewOp::Other && !together.empty());
+    (exact ? together : kept).push_back(view);
+  }
+  put_together();
+  views = std::move(kept);
 }
 
 }  // namespace
