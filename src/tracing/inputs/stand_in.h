@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/StorageImpl.h>
 #include <torch/csrc/autograd/edge.h>
+#include <torch/csrc/autograd/function.h>  // an Edge owns a Node
 
 #include <cstdint>
 #include <optional>
