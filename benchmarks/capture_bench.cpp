@@ -1,6 +1,6 @@
 // Captures a transformer for every line on stdin, with source lines and without, and answers with a
 // line of JSON. run_capture.py asks it and peers/capture_peer.py in turns.
-// Usage: capture_bench [BLOCKS]
+// Usage: capture_bench [BLOCKS] [--sizes-vary]     with the flag each capture has another length
 #include "models.h"
 #include "rounds.h"
 #include "tandem/tandem.h"
@@ -11,11 +11,13 @@
 #include <cstdlib>
 #include <iostream>
 #include <string>
+#include <string_view>
 
 int main(int argc, char** argv) {
   torch::manual_seed(0);
   auto net = bench::plain_blocks(argc > 1 ? std::stoll(argv[1]) : 12);
-  const at::Tensor x = bench::plain_input();
+  const bool sizes_vary = argc > 2 && std::string_view(argv[2]) == "--sizes-vary";
+  at::Tensor x = bench::plain_input();
   auto loss = [net](const at::Tensor& x) mutable { return net->forward(x).pow(2).mean(); };
 
   // The peer writes no op as others, so the backend must not ask for that.
@@ -29,6 +31,7 @@ int main(int argc, char** argv) {
 
   std::string line;
   for (int64_t round = 0; std::getline(std::cin, line); ++round) {
+    if (sizes_vary) x = torch::randn({2, 128 + round, 768});
     // The cold start counts with lines; later the two take turns in who comes first.
     const bool lines_first = round % 2 == 0;
     double capture = lines_first ? capture_with_lines("on") : 0;

@@ -2,8 +2,10 @@
 """Times the capture of a transformer: Tandem against torch's aot_function, in turns.
 
 Usage: run_capture.py --program build/release/bin/capture_bench [--peer .venv/bin/python]
-                      [--blocks 1 12 96] [--rounds 15] [--most-rounds 96=5] [--out FILE]
+                      [--blocks 1 12 96] [--rounds 15] [--most-rounds 96=5] [--sizes-vary] [--out FILE]
 Both processes stay alive, so the first answer of each is its cold start and the others are warm.
+With --sizes-vary Tandem captures another length each time, which is what a new length costs it, and the
+peer captures with symbols for sizes.
 """
 
 import argparse
@@ -27,11 +29,13 @@ def summary(contestant):
 
 
 def measure(options, blocks, rounds):
-    contestants = {"tandem": Contestant([options.program, blocks])}
+    arguments = [blocks, *(["--sizes-vary"] if options.sizes_vary else [])]
+    contestants = {"tandem": Contestant([options.program, *arguments])}
     if options.peer:
-        contestants["peer"] = Contestant(peer_command(options.peer, "capture_peer.py", blocks))
+        contestants["peer"] = Contestant(peer_command(options.peer, "capture_peer.py", *arguments))
     take_turns(contestants.values(), rounds)
-    result = {"name": f"{blocks} block{'' if blocks == 1 else 's'}", "blocks": blocks}
+    name = f"{blocks} block{'' if blocks == 1 else 's'}{', another length' if options.sizes_vary else ''}"
+    result = {"name": name, "blocks": blocks}
     result |= {name: summary(contestant) for name, contestant in contestants.items()}
     result["source_lines"] = cost_of_lines(contestants["tandem"])
     if options.peer:
@@ -51,11 +55,11 @@ def cost_of_lines(contestant):
 
 def print_case(result):
     columns = [name for name in ("tandem", "peer") if name in result]
-    print(f"{'capture of ' + result['name']:<26}" + "".join(f"{name:>12}" for name in columns))
+    print(f"{'capture of ' + result['name']:<36}" + "".join(f"{name:>12}" for name in columns))
     rows = [("joint graph, median ms", "capture_ms", ".2f"), ("joint graph, first ms", "cold_capture_ms", ".1f"),
             ("cut in two, median ms", "split_ms", ".2f"), ("nodes of the joint graph", "nodes", "d")]
     for title, key, form in rows:
-        print(f"{title:<26}" + "".join(f"{result[name][key]:>12{form}}" for name in columns))
+        print(f"{title:<36}" + "".join(f"{result[name][key]:>12{form}}" for name in columns))
     lines = result["source_lines"]
     print(f"with source lines {lines['ratio']:.3f} times as long as without (95 %: {lines['ratio_low']:.3f} to "
           f"{lines['ratio_high']:.3f}; limit {lines['limit']:.2f})")
@@ -74,6 +78,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=15, help="beside the cold start")
     parser.add_argument("--most-rounds", nargs="*", default=[], metavar="BLOCKS=ROUNDS",
                         help="fewer rounds for a large model: the peer takes long")
+    parser.add_argument("--sizes-vary", action="store_true", help="another length each time; the peer has symbols")
     parser.add_argument("--out", help="file for the JSON result")
     options = parser.parse_args()
     options.peer = find_peer(options.peer)

@@ -1,6 +1,6 @@
 """Captures a transformer with torch's aot_function, once for every line on stdin.
 
-Usage: capture_peer.py [BLOCKS]
+Usage: capture_peer.py [BLOCKS] [--sizes-vary]     with the flag sizes are symbols
 Answers each line with a line of JSON, as benchmarks/capture_bench.cpp does for Tandem. The clock stops when
 the joint graph is handed to the partitioner (capture); the cut in two is timed by itself (split). Then the capture is given up: nothing is compiled or run.
 """
@@ -33,7 +33,7 @@ def computing_nodes(module):
     return sum(node.op == "call_function" for node in module.graph.nodes)
 
 
-def capture(model, parameters, x):
+def capture(model, parameters, x, sizes_vary):
     """Captures afresh; torch forgets it as soon as the exception passes."""
     seen = {}
 
@@ -54,7 +54,8 @@ def capture(model, parameters, x):
     gc.collect()  # what the last capture left behind is not charged to this one
     start = time.perf_counter()
     try:
-        aot_function(loss, fw_compiler=give_up, bw_compiler=give_up, partition_fn=partition)(parameters, x)
+        aot_function(loss, fw_compiler=give_up, bw_compiler=give_up, partition_fn=partition,
+                     dynamic=sizes_vary)(parameters, x)
     except Captured:
         pass
     return {
@@ -71,7 +72,7 @@ def main():
     parameters = dict(model.named_parameters())
     x = torch.randn(2, 128, 768)
     for _ in sys.stdin:
-        print(json.dumps(capture(model, parameters, x)), flush=True)
+        print(json.dumps(capture(model, parameters, x, "--sizes-vary" in sys.argv)), flush=True)
 
 
 if __name__ == "__main__":

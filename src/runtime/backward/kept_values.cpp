@@ -102,7 +102,7 @@ void KeptValues::save(const EntryState& entry, std::span<const at::Tensor> input
     }
     if (as == Saved::As::Itself) {
       if (plan.saved[i].of >= lifted)
-        itself_.push_back(itself_of(inputs[of], entry.signature().inputs[of]));
+        itself_.make().push_back(itself_of(inputs[of], entry.signature().inputs[of]));
       continue;
     }
     if (as == Saved::As::Result || as == Saved::As::Base) {
@@ -141,14 +141,15 @@ void KeptValues::give_memory() {
 
 void KeptValues::save_primals(const EntryState& entry, std::span<const at::Tensor> inputs) {
   for (size_t i : entry.primals().unread_leaves) {
-    if (stands_apart(inputs[i])) apart_.push_back(i);
+    if (stands_apart(inputs[i])) apart_.make().push_back(i);
   }
   const auto version = [](const at::Tensor& tensor) {
     const c10::VariableVersion& counter = tensor.unsafeGetTensorImpl()->version_counter();
     return counter.enabled() ? counter.current_version() : 0;  // an inference tensor has none
   };
   for (size_t i : entry.primals().held) primals_.emplace_back(inputs[i], version(inputs[i]));
-  for (size_t i : entry.primals().rewritten) rewritten_.emplace_back(inputs[i], version(inputs[i]));
+  for (size_t i : entry.primals().rewritten)
+    rewritten_.make().emplace_back(inputs[i], version(inputs[i]));
   for (size_t i : entry.primals().watched) primal_versions_.push_back(version(inputs[i]));
 }
 
@@ -160,15 +161,15 @@ void KeptValues::save_with_hooks(const EntryState& entry, std::span<const at::Te
     if (how.as == Saved::As::Itself) {
       const auto of = static_cast<size_t>(how.of);
       if (how.of >= entry.signature().lifted_count)
-        itself_.push_back(itself_of(inputs[of], entry.signature().inputs[of]));
-      hooked_.emplace_back();
+        itself_.make().push_back(itself_of(inputs[of], entry.signature().inputs[of]));
+      hooked_.make().emplace_back();
       continue;
     }
     const at::Tensor& tensor = how.as == Saved::As::Input
                                    ? inputs[static_cast<size_t>(how.of)]
                                    : outputs[static_cast<size_t>(plan.first_saved) + i];
     const bool own = how.as == Saved::As::Result || how.as == Saved::As::Base;
-    hooked_.emplace_back(own ? tensor.tensor_data() : tensor, /*is_output=*/false);
+    hooked_.make().emplace_back(own ? tensor.tensor_data() : tensor, /*is_output=*/false);
   }
 }
 
@@ -190,8 +191,9 @@ KeptValues::SavedInput KeptValues::next_input(const EntryState& entry, size_t sl
 const at::Tensor& KeptValues::next_itself(const EntryState& entry, Cursor& cursor) const {
   const CallPlan::SavedInput& plan = entry.plan().written_later[cursor.itself++];
   const ir::InputFacts& facts = entry.signature().inputs[plan.input];
-  const at::Tensor& tensor = plan.input < entry.lifted().size() ? entry.lifted()[plan.input]
-                                                                : itself_[cursor.itself_argument++];
+  const at::Tensor& tensor = plan.input < entry.lifted().size()
+                                 ? entry.lifted()[plan.input]
+                                 : (*itself_)[cursor.itself_argument++];
   require_kind(tensor, plan, facts);
   return tensor;
 }
@@ -226,8 +228,8 @@ void KeptValues::check_versions(const EntryState& entry, const Backward& backwar
 
 void KeptValues::require_unspent(const Backward& backward) const {
   bool spent = released_ && any(backward.uses_up);
-  for (size_t i = 0; i < used_up_.size(); ++i) spent |= used_up_[i] && backward.uses_up[i];
-  for (size_t i = 0; i < taken_.size(); ++i) spent |= taken_[i] && backward.reads[i];
+  for (size_t i = 0; i < used_up_->size(); ++i) spent |= (*used_up_)[i] && backward.uses_up[i];
+  for (size_t i = 0; i < taken_->size(); ++i) spent |= (*taken_)[i] && backward.reads[i];
   TORCH_CHECK(!spent, autograd::ERR_BACKWARD_TWICE);
 }
 
@@ -243,24 +245,26 @@ void KeptValues::spend(const EntryState& entry, const Backward& backward) {
     return true;
   };
   const bool uses_up = any(backward.uses_up), takes_all = backward.asked.wanted.empty();
-  if (uses_up && used_up_.empty() && takes_all && all(defined)) {
+  if (uses_up && used_up_->empty() && takes_all && all(defined)) {
     released_ = true;
   } else if (uses_up) {
-    used_up_.resize(backward.uses_up.size());
-    for (size_t i = 0; i < used_up_.size(); ++i) used_up_[i] = used_up_[i] || backward.uses_up[i];
+    std::vector<bool>& used_up = used_up_.make();
+    used_up.resize(backward.uses_up.size());
+    for (size_t i = 0; i < used_up.size(); ++i) used_up[i] = used_up[i] || backward.uses_up[i];
     const auto& formulas = entry.signature().formulas;
     released_ = true;
     for (size_t i = 0; i < formulas.size(); ++i)
-      released_ = released_ && (used_up_[i] || !formulas[i].saves);
+      released_ = released_ && (used_up[i] || !formulas[i].saves);
   }
   if (uses_up && !released_ && takes_all) {
-    spent_.resize(defined.size());
-    for (size_t i = 0; i < defined.size(); ++i) spent_[i] = spent_[i] || defined[i];
-    taken_.clear();
+    std::vector<bool>&spent = spent_.make(), &taken_slots = taken_.make();
+    spent.resize(defined.size());
+    for (size_t i = 0; i < defined.size(); ++i) spent[i] = spent[i] || defined[i];
+    taken_slots.clear();
     for (const std::vector<bool>& readers : entry.backward().tangent_use().readers) {
       bool taken = true;
-      for (size_t i = 0; i < readers.size(); ++i) taken = taken && (!readers[i] || spent_[i]);
-      taken_.push_back(taken);
+      for (size_t i = 0; i < readers.size(); ++i) taken = taken && (!readers[i] || spent[i]);
+      taken_slots.push_back(taken);
     }
   }
   spared_ = !released_;
@@ -281,28 +285,28 @@ std::vector<at::Tensor> KeptValues::take(const EntryState& entry, const Backward
   require_unspent(backward);
   if (cleared_) return take_nothing_saved(entry);
   // First every check, then the hand-over: a backward that raises leaves all in place.
-  if (hooked_.empty()) check_versions(entry, backward, node);
+  if (hooked_->empty()) check_versions(entry, backward, node);
   const CallPlan& plan = entry.plan();
   std::vector<at::Tensor> saved;
   saved.reserve(plan.saved.size() + entry.signature().tangents.size());
   Cursor inputs;
-  if (!hooked_.empty()) {
+  if (!hooked_->empty()) {
     for (size_t i = 0; i < plan.saved.size(); ++i) {
       if (plan.saved[i].as == Saved::As::Itself) {
         saved.push_back(next_itself(entry, inputs));
       } else {
-        saved.push_back(backward.reads[i] ? hooked_[i].unpack() : at::Tensor());
+        saved.push_back(backward.reads[i] ? (*hooked_)[i].unpack() : at::Tensor());
       }
     }
   }
   const bool keep = autograd::get_current_graph_task_keep_graph();
   if (!keep) spend(entry, backward);
-  if (!hooked_.empty()) return saved;
+  if (!hooked_->empty()) return saved;
   size_t value = 0;
   for (size_t i = 0; i < plan.saved.size(); ++i) {
     // If nobody will ask for a value again, its handle is passed on, so that the kernels may
     // free it at its last use.
-    const bool last = !keep && (released_ || (!taken_.empty() && taken_[i]));
+    const bool last = !keep && (released_ || (!taken_->empty() && (*taken_)[i]));
     if (plan.saved[i].as == Saved::As::Input) {
       const SavedInput one = next_input(entry, i, inputs);
       saved.push_back(backward.reads[i] ? saved_input(one.tensor, one.plan, one.found)
@@ -339,8 +343,8 @@ void KeptValues::follow_exchange(const EntryState& entry, size_t input, at::Tens
     return follow(entry.lifted()[input], lifted_memory_[entry.note_of(input)]);
   const std::vector<size_t>& rewritten = entry.primals().rewritten;
   const auto at = std::ranges::find(rewritten, input);
-  if (at == rewritten.end() || rewritten_.empty()) return;
-  const SavedArgument& one = rewritten_[static_cast<size_t>(at - rewritten.begin())];
+  if (at == rewritten.end() || rewritten_->empty()) return;
+  const SavedArgument& one = (*rewritten_)[static_cast<size_t>(at - rewritten.begin())];
   follow(one.tensor, one.memory);
 }
 
@@ -348,7 +352,7 @@ void KeptValues::follow_exchange(const EntryState& entry, size_t input, at::Tens
 std::vector<KeptValues::Exchanged> KeptValues::find_exchanged(const EntryState& entry) {
   std::vector<Exchanged> found;
   // What has been given up nobody reads any more, or the backward raises.
-  if (!hooked_.empty()) return found;
+  if (!hooked_->empty()) return found;
   const auto compare = [&](size_t input, const at::Tensor& tensor, const FoundMemory& memory) {
     if (!tensor.defined() || !tensor.has_storage() || memory.is_of(tensor)) return;
     if (const int64_t same = entry.signature().inputs[input].duplicate_of; same >= 0)
@@ -369,8 +373,8 @@ std::vector<KeptValues::Exchanged> KeptValues::find_exchanged(const EntryState& 
   const PrimalPlan& plan = entry.primals();
   for (size_t k = 0; k < primals_.size(); ++k)
     compare(plan.held[k], primals_[k].tensor, primals_[k].memory);
-  for (size_t k = 0; k < rewritten_.size(); ++k)
-    compare(plan.rewritten[k], rewritten_[k].tensor, rewritten_[k].memory);
+  for (size_t k = 0; k < rewritten_->size(); ++k)
+    compare(plan.rewritten[k], (*rewritten_)[k].tensor, (*rewritten_)[k].memory);
   return found;
 }
 
@@ -410,8 +414,8 @@ void KeptValues::take_exchanged(const EntryState& entry, const std::vector<Excha
 at::Tensor KeptValues::switched(const EntryState& entry, size_t input) const {
   const std::vector<size_t>& held = entry.primals().rewritten;
   const auto at = std::ranges::find(held, input);
-  if (at == held.end() || rewritten_.empty()) return {};
-  const SavedArgument& one = rewritten_[static_cast<size_t>(at - held.begin())];
+  if (at == held.end() || rewritten_->empty()) return {};
+  const SavedArgument& one = (*rewritten_)[static_cast<size_t>(at - held.begin())];
   const ir::InputFacts& facts = entry.signature().inputs[input];
   check_primal(one.tensor, one.version, facts);
   return one.memory.tensor(*facts.type);
@@ -422,7 +426,7 @@ Primals KeptValues::take_primals(const EntryState& entry, const Backward& backwa
   std::lock_guard lock(mutex_);
   require_unspent(backward);
   TORCH_CHECK(!cleared_, autograd::ERR_BACKWARD_TWICE);
-  if (hooked_.empty()) check_versions(entry, backward, node);
+  if (hooked_->empty()) check_versions(entry, backward, node);
   const std::vector<Exchanged> exchanged = find_exchanged(entry);
   const PrimalPlan& plan = entry.primals();
   const auto& facts = entry.signature().inputs;
@@ -436,8 +440,8 @@ Primals KeptValues::take_primals(const EntryState& entry, const Backward& backwa
     primals[plan.held[k]] = primals_[k].tensor;
   }
   for (const PrimalPlan::SavedInput& saved : plan.saved) {
-    if (!hooked_.empty()) {
-      primals[saved.input] = hooked_[saved.slot].unpack();
+    if (!hooked_->empty()) {
+      primals[saved.input] = (*hooked_)[saved.slot].unpack();
       continue;
     }
     const SavedArgument& kept = arguments_[saved.argument];
@@ -451,7 +455,7 @@ Primals KeptValues::take_primals(const EntryState& entry, const Backward& backwa
     if (plan.how[i] == PrimalPlan::How::Unread && facts[i].duplicate_of < 0)
       primals[i] =
           like_unread(facts[i], keys_of(entry, i), plan.counts_offsets ? facts[i].offset_after : 0,
-                      std::ranges::count(apart_, i) > 0);
+                      std::ranges::count(*apart_, i) > 0);
     if (plan.how[i] == PrimalPlan::How::Reshaped) primals[i] = *snapshot_->copy_of(i);
     if (plan.how[i] == PrimalPlan::How::Copied || plan.how[i] == PrimalPlan::How::InGroup) {
       const bool has_copy = snapshot_ && snapshot_->has_copies;
@@ -487,11 +491,11 @@ void KeptValues::clear() {
   arguments_.clear();
   give_memory();
   primals_.clear();
-  rewritten_.clear();
+  rewritten_.reset();
   snapshot_.reset();
   watched_.clear();
   values_.clear();
-  hooked_.clear();
+  hooked_.reset();
 }
 
 }  // namespace tandem::runtime

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/seldom.h"
 #include "runtime/backward/found_memory.h"
 #include "runtime/backward/primals.h"
 #include "runtime/entry_state.h"
@@ -115,27 +116,30 @@ class KeptValues {
   // In the order of the plan's slots; each slot is in one of these three.
   c10::SmallVector<SavedArgument, 2> arguments_;
   c10::SmallVector<uint32_t, 8> lifted_versions_;  // the entry owns the tensors
-  std::vector<size_t> apart_;                      // inputs that nobody reads and that stand apart
   FoundMemories lifted_memory_;
   const EntryState* entry_ = nullptr;  // whose pool lifted_memory_ goes back to: it outlives this
   c10::SmallVector<at::Tensor, 2> values_;
   c10::SmallVector<Watched, 1> watched_;
   // For a backward that traces the function again.
   c10::SmallVector<SavedArgument, 2> primals_;
-  c10::SmallVector<SavedArgument, 1> rewritten_;
   c10::SmallVector<uint32_t, 4> primal_versions_;  // of closed-over ones
+  // What few calls keep. Apart, for a node of more than 1,032 bytes is taken from malloc in its
+  // slow way.
+  base::Seldom<std::vector<SavedArgument>> rewritten_;
+  base::Seldom<std::vector<size_t>> apart_;  // inputs that nobody reads and that stand apart
   /// Arguments that the backward writes. As what a hook closes over they live as long as the graph.
-  std::vector<at::Tensor> itself_;
+  base::Seldom<std::vector<at::Tensor>> itself_;
   std::unique_ptr<Snapshot> snapshot_;
-  std::vector<torch::autograd::SavedVariable> hooked_;  // all of it, where the user's hooks pack it
-  bool released_ = false;                               // every formula is used up
+  /// All of it, where the user's hooks pack it.
+  base::Seldom<std::vector<torch::autograd::SavedVariable>> hooked_;
+  bool released_ = false;  // every formula is used up
   bool cleared_ = false;
   // Results may be differentiated one by one, or for some inputs; what eager frees then is what
   // those formulas have saved. The lists are empty until that happens.
-  std::vector<bool> used_up_;  // by formula
-  std::vector<bool> spent_;    // by tangent: for all that it leads to
-  std::vector<bool> taken_;    // by slot
-  bool spared_ = false;        // the last backward has released what it may by itself
+  base::Seldom<std::vector<bool>> used_up_;  // by formula
+  base::Seldom<std::vector<bool>> spent_;    // by tangent: for all that it leads to
+  base::Seldom<std::vector<bool>> taken_;    // by slot
+  bool spared_ = false;                      // the last backward has released what it may by itself
 };
 
 }  // namespace tandem::runtime

@@ -84,9 +84,10 @@ detail::Flat run(const std::shared_ptr<const EntryState>& entry, const detail::F
 }  // namespace
 
 detail::Flat call(const std::shared_ptr<const EntryState>& entry, const detail::Flat& arguments) {
-  at::RecordFunction range(at::RecordScope::FUNCTION);
-  if (!range.isActive()) [[likely]]
+  auto callbacks = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
+  if (!callbacks) [[likely]]
     return run(entry, arguments, /*profiled=*/false);
+  at::RecordFunction range(std::move(*callbacks));
   range.before("tandem::call");
   return run(entry, arguments, /*profiled=*/true);
 }

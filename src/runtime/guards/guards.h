@@ -11,12 +11,12 @@
 
 #include <c10/core/UndefinedTensorImpl.h>
 #include <c10/util/SmallVector.h>
+#include <c10/util/flat_hash_map.h>
 
 #include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 namespace tandem::runtime {
@@ -142,7 +142,7 @@ class Guards {
   std::optional<GuardFn::Value> guard_value_;
 
   std::vector<at::Tensor> lifted_;
-  std::unordered_set<const c10::TensorImpl*> lifted_set_;  // moves without allocating
+  ska::flat_hash_set<const c10::TensorImpl*> lifted_set_;
   std::vector<std::string> lifted_names_;
   std::vector<TensorGuard> lifted_guards_;
   size_t holders() const { return variants_ ? variants_->load(std::memory_order_relaxed) : 1; }
