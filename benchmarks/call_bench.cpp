@@ -20,6 +20,7 @@ using namespace bench;
 
 constexpr int kCalls = 2000;  // in one round
 constexpr int64_t kElements = 16;
+constexpr int64_t kManySets = 40;
 
 /// Tensors made before the clock starts: a result may be used once only, autograd writes into it.
 class ReadyTensors final : public tandem::Executable {
@@ -65,6 +66,36 @@ class NullBackend final : public tandem::Backend {
 
  private:
   ReadyTensors* forward_ = nullptr;
+};
+
+/// Results that are new handles on the same memory: as dear for one graph as for many.
+class SharedMemory final : public tandem::Backend {
+ public:
+  std::string_view name() const override { return "shared memory"; }
+  std::unique_ptr<tandem::Executable> compile(const tandem::ir::Graph& graph,
+                                              const tandem::CompileContext&) override {
+    return std::make_unique<Handles>(graph);
+  }
+
+ private:
+  class Handles final : public tandem::Executable {
+   public:
+    explicit Handles(const tandem::ir::Graph& graph) {
+      for (const tandem::ir::Output& output : graph.outputs()) {
+        const tandem::ir::TensorType& type = *graph.value(output.value).tensor_type();
+        models_.push_back(at::zeros(type.static_sizes(), type.dtype));
+      }
+    }
+    std::vector<at::Tensor> run(std::span<at::Tensor>) override {
+      std::vector<at::Tensor> results;
+      results.reserve(models_.size());
+      for (const at::Tensor& model : models_) results.push_back(model.variable_data());
+      return results;
+    }
+
+   private:
+    std::vector<at::Tensor> models_;
+  };
 };
 
 struct Case {
@@ -141,6 +172,41 @@ double measure_overhead(const Case& which, Report& report) {
   return rounds.median_a() / rounds.median_b();
 }
 
+/// Calls that go round as many pairs of tensors, which have `sets` sets of six sizes among them,
+/// all of them served before. The ratio to at::add; of one set: what they cost if no size changes.
+double measure_sizes(int64_t sets, Report& report) {
+  std::vector<at::Tensor> parameters;
+  for (int i = 0; i < 4; ++i)
+    parameters.push_back(torch::randn({kElements}, torch::requires_grad()));
+  const at::Tensor leaf = torch::randn({kElements}, torch::requires_grad()),
+                   z = torch::randn({kElements});
+  auto fn = tandem::compile(
+      [parameters](const at::Tensor& x, const at::Tensor& y) {
+        at::Tensor result = x.sum() * y.sum();
+        for (const at::Tensor& parameter : parameters)
+          result = result + (x * parameter).sum() + (y * parameter).sum();
+        return result;
+      },
+      {.backend = std::make_shared<SharedMemory>()});
+  std::vector<at::Tensor> xs, ys;
+  for (int64_t pair = 0; pair < kManySets; ++pair) {
+    const int64_t i = pair % sets;
+    xs.push_back(torch::randn({2 + i % 3, 3 + i % 5, 4 + i % 7, kElements}));
+    ys.push_back(torch::randn({5 + i % 2, 6 + i % 11, 7 + i % 13, kElements}));
+    fn.prepare(xs.back(), ys.back());
+  }
+  size_t next = 0;
+  const auto call = [&] {
+    fn(xs[next], ys[next]);
+    next = next + 1 == xs.size() ? 0 : next + 1;
+  };
+  const Rounds rounds = time_calls(call, [&] { at::add(leaf, z); }, [] {});
+  const Case which{.name = fmt::format("null, {} set{} of 6 sizes", sets, sets == 1 ? "" : "s")};
+  require_compiled(fn.stats(), which.name);
+  report_case(which, rounds, report);
+  return rounds.median_a() / rounds.median_b();
+}
+
 void measure_addition(const std::string& backend, bool grad, Report& report) {
   const at::AutoGradMode grad_mode(grad);
   const at::Tensor leaf = torch::randn({kElements}, torch::requires_grad()),
@@ -167,6 +233,9 @@ int main(int argc, char** argv) {
   const double each = (many - few) / static_cast<double>(kMany - kFew);
   fmt::print("{:<34} {:>38.4f}\n", "each further parameter", each);
   report.add("each further parameter", {{"ratio", each}});
+  const double one_set = measure_sizes(1, report), many_sets = measure_sizes(kManySets, report);
+  fmt::print("{:<34} {:>38.4f}\n", "sizes that change, more", many_sets - one_set);
+  report.add("sizes that change, more", {{"ratio", many_sets - one_set}});
   for (const char* backend : {"eager", "llvm"}) {
     measure_addition(backend, true, report);
     measure_addition(backend, false, report);
