@@ -40,7 +40,7 @@ class KeptValues {
   std::vector<at::Tensor> take(const EntryState& entry, const Backward& backward,
                                torch::autograd::Node& node);
   /// What was taken before the kernels ran; before save().
-  void keep(Snapshot snapshot) { snapshot_ = std::make_unique<Snapshot>(std::move(snapshot)); }
+  void keep(std::unique_ptr<Snapshot> snapshot) { snapshot_ = std::move(snapshot); }
   /// Whether set_data() has given other memory to an input that the backward reads in several ways:
   /// then it must start from the primals.
   bool must_trace(const EntryState& entry);

@@ -54,9 +54,10 @@ detail::Flat run(const std::shared_ptr<const EntryState>& entry, const detail::F
   const std::vector<at::Tensor> groups = bases_of_groups(signature, borrowed.tensors());
   borrowed.push(groups);
   const std::span<at::Tensor> inputs = borrowed.tensors();
-  std::optional<Snapshot> snapshot;
+  std::unique_ptr<Snapshot> snapshot;  // few calls have one
   if (entry->takes_snapshot()) [[unlikely]]
-    snapshot = take_snapshot(entry->primals(), signature, inputs, entry->keeps_copies());
+    snapshot = std::make_unique<Snapshot>(
+        take_snapshot(entry->primals(), signature, inputs, entry->keeps_copies()));
   std::vector<at::Tensor> outputs;
   {
     at::AutoDispatchBelowADInplaceOrView below;

@@ -95,7 +95,7 @@ at::Tensor sample_of(const ir::TensorType& type) {
 class Runner {
  public:
   Runner(const std::shared_ptr<const EntryState>& entry, const CallTensors& tensors,
-         std::optional<Snapshot> snapshot)
+         std::unique_ptr<Snapshot> snapshot)
       : entry_(entry),
         signature_(entry->signature()),
         plan_(entry->plan()),
@@ -316,7 +316,7 @@ class Runner {
 
   void save() {
     KeptValues& kept = node(0).kept();
-    if (snapshot_) kept.keep(*std::move(snapshot_));
+    if (snapshot_) kept.keep(std::move(snapshot_));
     kept.save(*entry_, tensors_.inputs.first(signature_.inputs.size()), tensors_.outputs,
               tensors_.results, {bases_.data(), bases_.size()});
   }
@@ -329,13 +329,13 @@ class Runner {
   c10::SmallVector<at::Tensor, 2> bases_;  // by base of the signature
   c10::SmallVector<NodePtr, 2> nodes_;     // by part
   c10::SmallVector<Edge, 4> edges_;        // by taken target of the plan
-  std::optional<Snapshot> snapshot_;
+  std::unique_ptr<Snapshot> snapshot_;
 };
 
 }  // namespace
 
 void run_actions(const std::shared_ptr<const EntryState>& entry, const CallTensors& tensors,
-                 std::optional<Snapshot> snapshot) {
+                 std::unique_ptr<Snapshot> snapshot) {
   Runner(entry, tensors, std::move(snapshot)).run();
 }
 

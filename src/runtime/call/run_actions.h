@@ -6,7 +6,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
-#include <optional>
 #include <span>
 
 namespace tandem::runtime {
@@ -21,6 +20,6 @@ struct CallTensors {
 
 /// What follows the kernels of a call: the actions of its plan, one after the other.
 void run_actions(const std::shared_ptr<const EntryState>& entry, const CallTensors& tensors,
-                 std::optional<Snapshot> snapshot);
+                 std::unique_ptr<Snapshot> snapshot);
 
 }  // namespace tandem::runtime
