@@ -10,6 +10,11 @@ namespace {
 /// With so many the guards themselves are as quick as a key.
 constexpr size_t kFew = 4;
 
+size_t node_count(const runtime::EntryState& state) {
+  const Split& split = state.split();
+  return state.joint().node_count() + split.forward.node_count() + split.backward.node_count();
+}
+
 int64_t size_at(const runtime::Guards& guards, const SizeMark& mark) {
   const auto sizes = guards.arguments()[mark.argument].sizes();
   return sizes[static_cast<size_t>(mark.dim)];
@@ -21,6 +26,13 @@ bool has_size(const runtime::Guards& guards, const SizeMark& mark) {
 }
 
 }  // namespace
+
+size_t most_variants(size_t nodes) {
+  // Graphs, plans and guards; docs/design/0019-sizes-that-change.md has the figures.
+  constexpr size_t kBytes = size_t{256} << 20, kBytesOfVariant = 20'000, kBytesOfNode = 4'000;
+  constexpr size_t kLeast = 64, kMost = 1'024;
+  return std::clamp(kBytes / (kBytesOfVariant + nodes * kBytesOfNode), kLeast, kMost);
+}
 
 Variant::Variant(std::shared_ptr<const runtime::EntryState> made, std::shared_ptr<EntryShare> of,
                  uint64_t sizes_key)
@@ -137,7 +149,7 @@ EntryTable EntryTable::with(VariantPtr variant, size_t home, const SizeMarks& ma
   EntryTable table = *this;
   if (home == kNone) {
     table.entries_.push_back({variant->entry, {}, 0});
-  } else if (entries_[home].variants >= kMostVariants) {
+  } else if (entries_[home].variants >= most_variants(node_count(*variant->state))) {
     const std::vector<VariantPtr> all = variants_of(home);
     dropped = *std::ranges::min_element(all, {}, [](const VariantPtr& one) {
       return one->last_use.load(std::memory_order_relaxed);

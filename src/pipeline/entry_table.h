@@ -13,9 +13,10 @@
 
 namespace tandem::pipeline {
 
-/// Of one entry. A variant more than these, and the one that was used longest ago goes: graphs and
-/// plans of a variant take memory (docs/design/0019-sizes-that-change.md has the figures).
-inline constexpr size_t kMostVariants = 64;
+/// How many variants an entry keeps, if one has so many nodes in its three graphs: as many as fit
+/// into some memory, but dozens of the largest and not more than a look-up takes lightly. One more,
+/// and the one that was used longest ago goes.
+size_t most_variants(size_t nodes);
 
 /// What the variants of an entry have in common.
 struct EntryShare {

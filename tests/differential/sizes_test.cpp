@@ -320,20 +320,21 @@ TEST(Sizes, SeveralThreadsAtOnce) {
 
 TEST(Sizes, TheOneUsedLongestAgoGoes) {
   auto f = compile([](const T& x) { return x * 2; });
-  for (int64_t n = 1; n <= 70; ++n) {
+  constexpr int64_t kMost = 1024, kSizes = kMost + 6;
+  for (int64_t n = 1; n <= kSizes; ++n) {
     EXPECT_TRUE(f(torch::ones({n})).equal(torch::full({n}, 2.f)));
     EXPECT_TRUE(f(torch::ones({1})).equal(torch::full({1}, 2.f)));  // in use all the time
   }
   Stats stats = f.stats();
   EXPECT_EQ(stats.entries, 1);
-  EXPECT_EQ(stats.variants, 64);
-  EXPECT_EQ(stats.traces, 70);
+  EXPECT_EQ(stats.variants, kMost);
+  EXPECT_EQ(stats.traces, kSizes);
   EXPECT_EQ(stats.evictions, 0);
-  for (int64_t n : {70, 8, 1}) f(torch::ones({n}));
-  EXPECT_EQ(f.stats().traces, 70);
+  for (int64_t n : {kSizes, int64_t{8}, int64_t{1}}) f(torch::ones({n}));
+  EXPECT_EQ(f.stats().traces, kSizes);
   EXPECT_TRUE(f(torch::ones({2})).equal(torch::full({2}, 2.f)));
-  EXPECT_EQ(f.stats().traces, 71);
-  EXPECT_EQ(f.stats().variants, 64);
+  EXPECT_EQ(f.stats().traces, kSizes + 1);
+  EXPECT_EQ(f.stats().variants, kMost);
   f.reset();
   EXPECT_EQ(f.stats().variants, 0);
 }
