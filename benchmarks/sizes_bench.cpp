@@ -11,12 +11,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <stdexcept>
 
 namespace {
 
 using namespace bench;
-using tandem::test::ProgramMaker;
 using tandem::test::Scale;
 using tandem::test::TrainingProgram;
 using Tensors = std::vector<at::Tensor>;
@@ -54,9 +54,36 @@ class LlvmFor final : public tandem::Backend {
   std::shared_ptr<tandem::Backend> inner_ = tandem::backend("llvm");
 };
 
+struct Maker {
+  std::string name;
+  std::function<TrainingProgram(Scale)> make;
+};
+
+/// The programs of step_bench, and as `peers/gpt` those that are compared with the rival, which
+/// have one size.
+std::vector<Maker> makers() {
+  std::vector<Maker> all;
+  for (const tandem::test::ProgramMaker& maker : tandem::test::training_programs())
+    all.push_back({maker.name, maker.make});
+  for (const char* name : {"pointwise", "mlp", "resnet", "gpt", "gpt_bf16"}) {
+    const auto make = [name](Scale) {
+      const Workload work = workload(name);
+      TrainingProgram program;
+      program.parts = {work.net};
+      program.losses = [loss = work.loss](const Tensors& batch) {
+        return Tensors{loss(batch[0], batch[1])};
+      };
+      program.batch = [input = work.input, target = work.target] { return Tensors{input, target}; };
+      return program;
+    };
+    all.push_back({std::string("peers/") + name, make});
+  }
+  return all;
+}
+
 /// A program on one kind of kernels, and one batch for all steps.
 struct Work {
-  Work(const ProgramMaker& maker, Scale scale, bool sizes_vary)
+  Work(const Maker& maker, Scale scale, bool sizes_vary)
       : backend(std::make_shared<LlvmFor>(sizes_vary)) {
     torch::manual_seed(0);
     program = maker.make(scale);
@@ -87,7 +114,7 @@ struct Work {
   tandem::Compiled<Tensors(Tensors)> compiled;
 };
 
-void compare_steps(const ProgramMaker& maker, Scale scale, int most_rounds, Report& report) {
+void compare_steps(const Maker& maker, Scale scale, int most_rounds, Report& report) {
   // First, or the kernels for one size would serve both.
   const Work varying(maker, scale, true), fixed(maker, scale, false);
   varying.step();
@@ -107,7 +134,7 @@ void compare_steps(const ProgramMaker& maker, Scale scale, int most_rounds, Repo
   const Ratio ratio = rounds.ratio();
   const double varying_ms = 1e3 * rounds.median_a() / steps,
                fixed_ms = 1e3 * rounds.median_b() / steps;
-  fmt::print("{:<16} {:>9.2f} ms {:>9.2f} ms  {:.3f} ({:.3f} to {:.3f})  {} kernels\n", maker.name,
+  fmt::print("{:<18} {:>9.2f} ms {:>9.2f} ms  {:.3f} ({:.3f} to {:.3f})  {} kernels\n", maker.name,
              varying_ms, fixed_ms, ratio.value, ratio.low, ratio.high, varying.backend->kernels);
   report.add(fmt::format("{}, kernels for all sizes", maker.name), {{"varying_ms", varying_ms},
                                                                     {"fixed_ms", fixed_ms},
@@ -161,7 +188,7 @@ int run(int argc, char** argv) {
     }
   }
   Report report("sizes");
-  for (const ProgramMaker& maker : tandem::test::training_programs()) {
+  for (const Maker& maker : makers()) {
     if (names.empty() || std::ranges::find(names, maker.name) != names.end())
       compare_steps(maker, scale, rounds, report);
   }
