@@ -189,6 +189,12 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
   for (size_t i = 0; i < tangents.size(); ++i) {
     if (!tangents[i].defined()) continue;
     const size_t tangent = part.tangents[i];
+    if (!plan.sized_tangents.empty() && plan.sized_tangents[tangent]) [[unlikely]] {
+      const ir::TensorType& type = *signature.tangents[tangent].type;
+      inputs[first_tangent + tangent] =
+          with_strides(tangents[i], tangent_strides(type, tangents[i].sizes()));
+      continue;
+    }
     inputs[first_tangent + tangent] = with_strides(tangents[i], plan.tangent_strides[tangent]);
   }
   tangents.clear();
