@@ -1,6 +1,7 @@
 #include "runtime/backward/call_node.h"
 
 #include "base/error.h"
+#include "ir/gradient_arguments.h"
 #include "libtorch/private_members.h"
 #include "libtorch/version.h"
 #include "runtime/backward/gradient_call.h"
@@ -220,6 +221,12 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
 autograd::variable_list CallNode::apply_traced(const Backward& backward,
                                                autograd::variable_list&& tangents) {
   entry_->gradients().require_function();
+  if (!entry_->split().forward.symbols().empty()) {
+    TANDEM_UNSUPPORTED("call", ir::name_of_backward(),
+                       " of a function with sizes that depend on data",
+                       "\n  remedy: call the function itself where gradients of gradients are "
+                       "needed");
+  }
   const Primals primals = kept().take_primals(*entry_, backward, *this);
   const CallPlan::Part& part = entry_->plan().parts[part_];
   std::vector<at::Tensor> gradients =
