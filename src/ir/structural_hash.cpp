@@ -37,6 +37,7 @@ class Hasher {
  private:
   void symbol(const Symbol& symbol) {
     hash_.add(symbol.name);
+    if (which_ == Numbers::None) return;
     number(symbol.min);
     hash_.add(symbol.max.has_value());
     number(symbol.max.value_or(0));

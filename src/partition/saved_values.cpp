@@ -1,6 +1,7 @@
 #include "partition/saved_values.h"
 
 #include "base/error.h"
+#include "ir/sized_type.h"
 #include "ops/op_table.h"
 #include "ops/own/inputs_in_backward.h"
 #include "tandem/ir/text.h"
@@ -168,7 +169,7 @@ Saved describe(const ir::Graph& joint, const SavedValue& saved) {
     description.why = "an input that the backward writes (by reference, 0 bytes)";
     return description;
   }
-  if (value.tensor_type()->is_static()) description.bytes = value.tensor_type()->bytes();
+  description.bytes = ir::expected_bytes(joint, *value.tensor_type());
   const ir::Location location = line_of(joint, saved.value);
   if (location.found()) description.line = ir::to_string(location);
   return description;

@@ -168,7 +168,7 @@ class Merger {
 
   bool views_as(const ir::TensorType& source, ir::ValueId result) const {
     const ir::TensorType& type = *graph_.value(result).tensor_type();
-    if (!(source.numel() == type.numel())) return false;
+    if (!source.is_static() || !type.is_static() || !(source.numel() == type.numel())) return false;
     const auto strides = at::detail::computeStride(at::IntArrayRef(source.static_sizes()),
                                                    at::IntArrayRef(source.static_strides()),
                                                    at::IntArrayRef(type.static_sizes()));
@@ -177,6 +177,7 @@ class Merger {
 
   bool expands_to(const ir::TensorType& source, ir::ValueId result) const {
     const ir::TensorType& type = *graph_.value(result).tensor_type();
+    if (!source.is_static() || !type.is_static()) return false;
     const std::vector<int64_t> from = source.static_sizes(), to = type.static_sizes();
     if (from.size() > to.size()) return false;
     for (size_t i = 0; i < from.size(); ++i) {

@@ -1,5 +1,6 @@
 #include "passes/remove_dead_nodes.h"
 
+#include "ops/data_sizes.h"
 #include "ops/op_table.h"
 #include "ops/reads.h"
 #include "tandem/ir/graph.h"
@@ -9,7 +10,7 @@ namespace tandem::passes {
 bool removable(const ir::Node& node) {
   switch (node.kind()) {
     case ir::NodeKind::Op:
-      return ops::info(node.op()).removable();
+      return ops::info(node.op()).removable() && !ops::makes_size(node);
     case ir::NodeKind::Constant:
       return true;
     case ir::NodeKind::Region: {

@@ -1,5 +1,6 @@
 #include "pipeline/lower.h"
 
+#include "ir/sized_type.h"
 #include "partition/tangents/drop_tangents.h"
 #include "partition/tangents/parted_results.h"
 
@@ -45,8 +46,9 @@ void note_use_of_saved(const runtime::Artifact& artifact, const ir::Graph& graph
       kept.push_back(artifact.split.saved[static_cast<size_t>(output.role.index)].how);
   }
   for (ir::ValueId input : graph.inputs()) {
-    if (graph.input_role(input).role == ir::Role::Saved)
-      backward.reads.push_back(graph.value(input).has_users());
+    if (graph.input_role(input).role != ir::Role::Saved) continue;
+    const ir::TypePtr& type = graph.value(input).tensor_type();
+    backward.reads.push_back(graph.value(input).has_users() || (type && ir::carries_sizes(*type)));
   }
   backward.checks = backward.reads;
   if (signature.formulas.empty()) {

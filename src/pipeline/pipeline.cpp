@@ -2,12 +2,15 @@
 
 #include "base/error.h"
 #include "joint/build_joint.h"
+#include "libtorch/tensor_hooks.h"
+#include "partition/carry_sizes.h"
 #include "partition/direct_reads.h"
 #include "partition/finish_split.h"
 #include "passes/decompose.h"
 #include "passes/drop_happened.h"
 #include "passes/registry.h"
 #include "pipeline/backward_compiler.h"
+#include "pipeline/data_sizes.h"
 #include "pipeline/lower.h"
 #include "pipeline/settings/options.h"
 #include "runtime/backward/generator_states.h"
@@ -112,8 +115,10 @@ uint64_t shape_free_hash(const Joint& joint, std::span<const detail::Constant> r
   return hash.value();
 }
 
+/// `draws`: which numbers stand for sizes that depend on data (`tracing::DataSizes`).
 Captured capture_in(std::optional<tracing::Trace>& trace, const Program& program,
-                    const detail::Flat& arguments, const Options& options, StageLog& log) {
+                    const detail::Flat& arguments, const Options& options, StageLog& log,
+                    size_t draws, DrawnSizes& sizes) {
   const std::vector<std::string> names = program.tensor_names(arguments);
   const std::vector<tracing::Replacement> replacements = program.replacements();
   Captured captured;
@@ -128,6 +133,7 @@ Captured capture_in(std::optional<tracing::Trace>& trace, const Program& program
                               .own_tensors = program.own_tensors(arguments),
                               .met_earlier = program.met_leaves->all()},
         replacements);
+    if (!program.is_derived()) trace->recording().draw_data_sizes(draws);
     log.time("trace", [&] { captured.run = run_program(program, *trace); });
   };
   run({});
@@ -150,15 +156,58 @@ Captured capture_in(std::optional<tracing::Trace>& trace, const Program& program
   captured.result_constants.assign(trace->results().constants.begin(),
                                    trace->results().constants.end());
   program.met_leaves->note(*trace);
+  sizes = DrawnSizes::of(trace->recording());
   captured.counts.zero_fallbacks = trace->recording().metadata().counts().zeros;
   if (program.is_derived()) *program.derived_traces += captured.counts.traces;
   trace.reset();  // by now only whoever made a generator holds it
   refuse_own_generators(captured.joint.graph);
-  if (kVerifyEveryStep) ir::verify(captured.joint.graph, "joint");
-  log.dump("joint", captured.joint.graph);
-  captured.recorded = ir::structural_hash(captured.joint.graph);
   captured.shape_free = shape_free_hash(captured.joint, captured.result_constants);
   return captured;
+}
+
+/// What a run does to real things, of which a call knows nothing, is taken back when this dies.
+class KeptHost {
+ public:
+  explicit KeptHost(const Captured& first)
+      : lifted_(first.joint.lifted), generators_(first.joint.graph) {
+    for (const at::Tensor& tensor : lifted_) hooks_.push_back(libtorch::hook_count(tensor));
+  }
+  ~KeptHost() {
+    generators_.restore();
+    for (size_t i = 0; i < lifted_.size(); ++i) libtorch::drop_later_hooks(lifted_[i], hooks_[i]);
+  }
+  KeptHost(const KeptHost&) = delete;
+  KeptHost& operator=(const KeptHost&) = delete;
+
+ private:
+  const std::vector<at::Tensor>& lifted_;
+  const runtime::GeneratorStates generators_;
+  std::vector<size_t> hooks_;
+};
+
+/// The error of a run at sizes that it has drawn itself.
+std::string first_line(const std::exception& error) {
+  const auto* raised = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = raised ? raised->what_without_backtrace() : error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+FurtherRun further_run(const Captured& first, const Program& program, const detail::Flat& arguments,
+                       const Options& options, size_t draws) {
+  const KeptHost kept(first);
+  FurtherRun run;
+  std::optional<tracing::Trace> trace;
+  StageLog log("sizes", {});
+  try {
+    run.captured = capture_in(trace, program, arguments, options, log, draws, run.sizes);
+  } catch (const std::exception& error) {
+    run.error = first_line(error);
+    if (trace) {
+      run.sizes = DrawnSizes::of(trace->recording());
+      run.captured.joint.graph = trace->recording().graph();
+    }
+  }
+  return run;
 }
 
 }  // namespace
@@ -166,12 +215,37 @@ Captured capture_in(std::optional<tracing::Trace>& trace, const Program& program
 Captured capture(const Program& program, const detail::Flat& arguments, const Options& options,
                  StageLog& log, std::vector<at::Tensor>* lifted) {
   std::optional<tracing::Trace> trace;
+  Captured captured;
+  DrawnSizes sizes;
   try {
-    return capture_in(trace, program, arguments, options, log);
+    captured = capture_in(trace, program, arguments, options, log, 0, sizes);
+  } catch (const c10::Error& error) {
+    if (lifted && trace) *lifted = lifted_by(*trace);
+    // The numbers in its text mean nothing to the user.
+    if (trace && !DrawnSizes::of(trace->recording()).drawn.empty())
+      refuse_sizes(first_line(error), ir::to_string(trace->recording().lines().last()));
+    throw;
   } catch (...) {
     if (lifted && trace) *lifted = lifted_by(*trace);
     throw;
   }
+  if (!sizes.drawn.empty()) {
+    const auto run = [&](size_t draws) {
+      ++captured.counts.traces;
+      return further_run(captured, program, arguments, options, draws);
+    };
+    try {
+      log.time("trace", [&] { generalise(captured, sizes, run); });
+    } catch (...) {
+      if (lifted) *lifted = std::move(captured.joint.lifted);
+      throw;
+    }
+    captured.shape_free = shape_free_hash(captured.joint, captured.result_constants);
+  }
+  if (kVerifyEveryStep) ir::verify(captured.joint.graph, "joint");
+  log.dump("joint", captured.joint.graph);
+  captured.recorded = ir::structural_hash(captured.joint.graph);
+  return captured;
 }
 
 Decompositions chosen_decompositions(const Options& options) {
@@ -212,6 +286,7 @@ void run_passes(ir::Graph& graph, const Decompositions& table, Rounding rounding
 
 Split cut(const Joint& joint, const Options& options, StageLog& log) {
   Split split = log.time("partition", [&] { return options.partitioner(joint, options); });
+  if (!joint.graph.symbols().empty()) partition::carry_sizes(split);
   partition::finish_split(split, options.mutations);
   ir::verify(split.forward, "partition");
   log.dump("forward", split.forward);

@@ -1,6 +1,7 @@
 #include "tandem/shapes/size.h"
 
 #include "base/error.h"
+#include "shapes/evaluate.h"
 #include "shapes/stable_hash.h"
 
 #include <algorithm>
@@ -336,6 +337,32 @@ std::vector<std::string> Size::symbols() const {
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
+}
+
+std::string symbol_name(const Size& size) {
+  const Terms& terms = SizeOps::terms(size);
+  const bool is_symbol = SizeOps::constant(size) == 0 && terms.size() == 1 &&
+                         terms[0].coefficient == 1 && terms[0].atoms.size() == 1 &&
+                         terms[0].atoms[0]->kind == Atom::Kind::Symbol;
+  return is_symbol ? terms[0].atoms[0]->name : std::string();
+}
+
+int64_t evaluate(const Size& size, c10::function_ref<int64_t(const std::string&)> number_of) {
+  const auto value_of = [&](const Atom& atom) -> int64_t {
+    if (atom.kind == Atom::Kind::Symbol) return number_of(atom.name);
+    const Size a = evaluate(atom.a, number_of), b = evaluate(atom.b, number_of);
+    for (const FunctionWord& function : kFunctions) {
+      if (function.kind == atom.kind) return function.apply(a, b).value();
+    }
+    TANDEM_CHECK(false, "shapes", "no such function");
+  };
+  int64_t sum = SizeOps::constant(size);
+  for (const Term& term : SizeOps::terms(size)) {
+    int64_t product = term.coefficient;
+    for (const AtomPtr& atom : term.atoms) product = checked_multiply(product, value_of(*atom));
+    sum = checked_add(sum, product);
+  }
+  return sum;
 }
 
 Size operator+(const Size& a, const Size& b) {

@@ -26,7 +26,10 @@ void Trace::run(const detail::FlatFunction& function) {
   const libtorch::ThreadState before = libtorch::ThreadState::now();
   try {
     recording_.lines().set_outermost(__builtin_frame_address(0));
-    results_ = function(arguments_);
+    {
+      const DataSizes::UsersCode running(recording_.data_sizes().get());
+      results_ = function(arguments_);
+    }
     recording_.lines().set_outermost(nullptr);  // what is recorded from here on, Tandem calls
     if (!inputs_.leave()) {
       TANDEM_UNSUPPORTED("trace",

@@ -181,8 +181,6 @@ void layer_norm_twice(Session& session) {
                 recorded(4, 2));
 }
 
-const Standing kNeedsDataSizes = later(Feature::SymbolicShapes, "aten.nonzero");
-
 }  // namespace
 
 Category dynamic_shapes() {
@@ -195,8 +193,8 @@ Category dynamic_shapes() {
               {"test_compiled_backward_dynamic_shapes", backward_of_several_sizes},
               {"test_aot_module_simplified_dynamic", linear_with_a_free_batch},
               {"test_aot_autograd_stride_reconstruction_on_zero_dim_dynamic_shaped_tensor",
-               place_of_one_number, kNeedsDataSizes},
-              {"test_unbacked_activation_specialized_in_inductor", nothing_found, kNeedsDataSizes},
+               place_of_one_number},
+              {"test_unbacked_activation_specialized_in_inductor", nothing_found},
               {"test_layer_norm_double_backward_dynamic_shapes", layer_norm_twice},
           }};
 }

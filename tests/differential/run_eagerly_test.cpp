@@ -160,7 +160,7 @@ std::vector<Refused> refused() {
   add("ReadsANumber", "reads the value of a tensor",
       with_function([](const Tensor& x) { return x * x.sum().item<double>(); }));
   add("ASizeThatDependsOnData", "a result whose size depends on data",
-      with_function([](const Tensor& x) { return x.gt(0).nonzero(); }));
+      with_function([](const Tensor& x) { return std::get<0>(at::unique_dim(x.gt(0), 0)); }));
   add("OneHotWithoutClasses", "one_hot without num_classes",
       with_function([](const Tensor& x) { return at::one_hot(x.gt(0).to(at::kLong)); }));
   add("ADataPointer", "reads the data of a tensor",
@@ -216,9 +216,13 @@ std::vector<Refused> refused() {
         out << x;
         return x * static_cast<double>(out.str().size());
       }));
-  add("UniqueValues", "",
-      with_function([](const Tensor& x) { return std::get<0>(at::_unique2(x.round())); }));
-  add("AMask", "", with_function([](const Tensor& x) { return x.index({x > 0}); }));
+  add("UniqueRows", "", with_function([](const Tensor& x) {
+        return std::get<0>(at::unique_consecutive(x.round()));
+      }));
+  add("ASizeReadAsANumber", "reads a size that depends on data", with_function([](const Tensor& x) {
+        const Tensor rows = x.gt(0).nonzero();
+        return rows.size(0) > 3 ? x * 2 : x;
+      }));
   add("WrittenByAMask", "", with_function([](const Tensor& x) {
         Tensor y = x.clone();
         y.index_put_({y > 0.5}, torch::ones({1}).expand({y.gt(0.5).sum().item<int64_t>()}));

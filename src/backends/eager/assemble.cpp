@@ -1,6 +1,8 @@
 #include "backends/eager/program.h"
 #include "base/error.h"
+#include "ir/sized_type.h"
 #include "ops/op_table.h"
+#include "shapes/evaluate.h"
 #include "tandem/ir/type.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -30,6 +32,15 @@ class Assembler {
  public:
   Assembler(const ir::Graph& graph, const CompileContext& context) : context_(context) {
     program_.input_count = graph.inputs().size();
+    for (const ir::Symbol& symbol : graph.symbols()) program_.symbols.push_back(symbol.name);
+    is_bound_.assign(program_.symbols.size(), false);
+    // What is there for its sizes is always there; another input that nobody reads need not be.
+    for (bool carries : {true, false}) {
+      for (size_t i = 0; i < graph.inputs().size(); ++i) {
+        const ir::TypePtr& type = graph.value(graph.inputs()[i]).tensor_type();
+        if (type && ir::carries_sizes(*type) == carries) add_sized(program_.sized_inputs, i, type);
+      }
+    }
     std::vector<Source> inputs;
     for (size_t i = 0; i < graph.inputs().size(); ++i) {
       inputs.push_back({Source::Kind::Input, false, static_cast<int32_t>(i)});
@@ -101,12 +112,22 @@ class Assembler {
     Instruction instruction{.op = node.op()};
     const auto& schema = node.op().schema();
     for (size_t i = 0; i < node.operands().size(); ++i) {
+      if (ir::has_symbols(node.operands()[i])) {
+        instruction.arguments.push_back(
+            {Argument::Kind::Single,
+             {sized_argument(node.operands()[i], schema.arguments()[i].real_type())}});
+        continue;
+      }
       instruction.arguments.push_back(ops::boxed_argument<Source>(
           graph, node.operands()[i], schema.arguments()[i].real_type(), source_of,
           [this](c10::IValue value) { return constant(std::move(value)); }));
     }
     instruction.shape = node.result_shape();
     std::vector<Source> results;
+    for (size_t i = 0; i < node.results().size(); ++i) {
+      if (node.results()[i] != ir::kNoValue)
+        add_sized(instruction.sized, i, graph.value(node.results()[i]).tensor_type());
+    }
     for (ir::ValueId id : node.results()) {
       // Nobody reads it: the result is dropped as soon as the call is over.
       const bool dropped = id == ir::kNoValue || !graph.value(id).has_users();
@@ -125,6 +146,44 @@ class Assembler {
     program_.stack_size = std::max(program_.stack_size, instruction.arguments.size() + 1);
     program_.instructions.push_back(std::move(instruction));
     return results;
+  }
+
+  /// Without symbols nothing is to do at run time.
+  void add_sized(std::vector<SizedTensor>& list, size_t index, const ir::TypePtr& type) {
+    if (type == nullptr || type->is_static()) return;
+    SizedTensor sized{.index = index, .type = type};
+    for (size_t dim = 0; dim < type->sizes.size(); ++dim) {
+      const std::string name = shapes::symbol_name(type->sizes[dim]);
+      if (name.empty()) continue;
+      const size_t symbol = symbol_of(name);
+      if (is_bound_[symbol]) continue;
+      is_bound_[symbol] = true;
+      sized.binds.emplace_back(dim, symbol);
+    }
+    for (const ir::Size& size : type->sizes) require_bound(size);
+    list.push_back(std::move(sized));
+  }
+
+  size_t symbol_of(const std::string& name) const {
+    const auto at = std::ranges::find(program_.symbols, name);
+    TANDEM_CHECK(at != program_.symbols.end(), "lower", "no symbol ", name);
+    return static_cast<size_t>(at - program_.symbols.begin());
+  }
+
+  void require_bound(const ir::Size& size) const {
+    if (size.is_constant()) return;
+    for (const std::string& name : size.symbols()) {
+      TANDEM_CHECK(is_bound_[symbol_of(name)], "lower",
+                   "nothing before its first use has the size ", name);
+    }
+  }
+
+  Source sized_argument(const ir::Operand& operand, const c10::TypePtr& type) {
+    if (const auto* size = operand.get_if<ir::Size>()) require_bound(*size);
+    if (const auto* sizes = operand.get_if<ir::Operand::Sizes>())
+      std::ranges::for_each(*sizes, [&](const ir::Size& size) { require_bound(size); });
+    program_.sized_arguments.push_back({operand, type});
+    return {Source::Kind::Sized, false, static_cast<int32_t>(program_.sized_arguments.size() - 1)};
   }
 
   Source constant(c10::IValue value) {
@@ -200,6 +259,7 @@ class Assembler {
   const CompileContext& context_;
   Program program_;
   std::vector<bool> input_read_;
+  std::vector<bool> is_bound_;  // by symbol
 };
 
 }  // namespace

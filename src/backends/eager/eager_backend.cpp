@@ -2,12 +2,16 @@
 
 #include "backends/eager/program.h"
 #include "base/error.h"
+#include "ir/ivalue.h"
+#include "shapes/evaluate.h"
+#include "tandem/ir/type.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/stack.h>
 #include <c10/core/DispatchKeySet.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <utility>
@@ -36,6 +40,7 @@ class Interpreter {
   }
 
   std::vector<at::Tensor> run() {
+    for (const SizedTensor& sized : program_.sized_inputs) note_sizes(sized, inputs_[sized.index]);
     for (int32_t input : program_.unread_inputs) inputs_[static_cast<size_t>(input)].reset();
     for (const Instruction& instruction : program_.instructions) execute(instruction);
     std::vector<at::Tensor> outputs;
@@ -54,10 +59,48 @@ class Interpreter {
         return source.last_use ? std::move(slots_[at]) : slots_[at];
       case Source::Kind::Input:
         return source.last_use ? c10::IValue(std::move(inputs_[at])) : c10::IValue(inputs_[at]);
+      case Source::Kind::Sized:
+        return sized_argument(program_.sized_arguments[at]);
       case Source::Kind::Undefined:
         break;
     }
     return c10::IValue(at::Tensor());
+  }
+
+  int64_t number_of(const ir::Size& size) const {
+    return shapes::evaluate(size, [this](const std::string& name) {
+      const auto at = std::ranges::find(program_.symbols, name);
+      return sizes_[static_cast<size_t>(at - program_.symbols.begin())];
+    });
+  }
+
+  c10::IValue sized_argument(const SizedArgument& argument) const {
+    static const ir::Graph kNone;
+    ir::Operand operand;
+    if (const auto* size = argument.operand.get_if<ir::Size>()) {
+      operand = ir::Operand(ir::Size(number_of(*size)));
+    } else {
+      ir::Operand::Sizes numbers;
+      for (const ir::Size& size : *argument.operand.get_if<ir::Operand::Sizes>())
+        numbers.push_back(number_of(size));
+      operand = ir::Operand(std::move(numbers));
+    }
+    return ir::to_ivalue(kNone, operand, argument.type, [](ir::ValueId) { return at::Tensor(); });
+  }
+
+  /// What the types say was found out at a few sizes. Here it is checked at these.
+  void note_sizes(const SizedTensor& sized, const at::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    TANDEM_CHECK(tensor.dim() == sized.type->rank(), "call", "a tensor has ", tensor.dim(),
+                 " dimensions, its type is ", ir::to_string(*sized.type));
+    for (const auto& [dim, symbol] : sized.binds)
+      sizes_[symbol] = tensor.size(static_cast<int64_t>(dim));
+    for (size_t dim = 0; dim < sized.type->sizes.size(); ++dim) {
+      const int64_t expected = number_of(sized.type->sizes[dim]);
+      TANDEM_CHECK(tensor.size(static_cast<int64_t>(dim)) == expected, "call",
+                   "a size that depends on data is ", tensor.size(static_cast<int64_t>(dim)),
+                   ", and should be ", expected, ", of ", ir::to_string(*sized.type));
+    }
   }
 
   void execute(const Instruction& instruction) {
@@ -74,14 +117,28 @@ class Interpreter {
         .callBoxed(stack_);
     // A write whose result is an argument may be recorded without a result.
     if (instruction.results.empty()) return stack_.clear();
+    if (!instruction.sized.empty()) note_sizes_of_results(instruction);
     ops::pop_results(stack_, instruction.shape, [&](size_t index, c10::IValue value) {
       const int32_t slot = instruction.results[index];
       if (slot != kDropped) slots_[static_cast<size_t>(slot)] = std::move(value);
     });
   }
 
+  void note_sizes_of_results(const Instruction& instruction) {
+    std::vector<at::Tensor> results;
+    for (const c10::IValue& value : stack_) {
+      if (value.isTensorList()) {
+        for (const at::Tensor& tensor : value.toTensorVector()) results.push_back(tensor);
+      } else {
+        results.push_back(value.isTensor() ? value.toTensor() : at::Tensor());
+      }
+    }
+    for (const SizedTensor& sized : instruction.sized) note_sizes(sized, results[sized.index]);
+  }
+
   const Program& program_;
   std::span<at::Tensor> inputs_;
+  std::vector<int64_t> sizes_ = std::vector<int64_t>(program_.symbols.size(), 0);  // by symbol
   std::vector<c10::IValue> slots_;
   torch::jit::Stack stack_;
 };

@@ -36,6 +36,7 @@ std::vector<at::Tensor> run_engine(tracing::Recording& recording, const Differen
   if (task.origins) task.origins->begin(task.roots);
   if (task.formulas) task.formulas->begin();
   // The graph is kept: a retry after an error walks it again.
+  const tracing::DataSizes::UsersCode running(recording.data_sizes().get());
   std::vector<at::Tensor> gradients =
       tracing::engine_behind().execute(task.roots, task.tangents,
                                        /*keep_graph=*/true,

@@ -94,10 +94,11 @@ bool is_for(const ir::Graph& graph, const Target& target) {
   return known && reads;
 }
 
-/// Whether the call is about tensors that kernels of the target can read, and about no others.
+/// Whether the call is about tensors that kernels of the target can read, and about no others, in a
+/// graph with constant sizes.
 bool is_for(const OpCall& call, const Target& target) {
   const ir::Graph& graph = call.builder().graph();
-  bool reads = true;
+  bool reads = graph.symbols().empty();
   const auto look = [&](ir::ValueId id) {
     const ir::TypePtr& type = graph.value(id).tensor_type();
     reads = reads && (type == nullptr || target.reads(*type));
@@ -149,7 +150,7 @@ class LlvmBackend final : public Backend {
   }
 
   bool can_fuse(const ir::Graph& graph, const ir::Node& node) const override {
-    if (!can_compile_) return false;
+    if (!can_compile_ || !graph.symbols().empty()) return false;
     const Rule* rule = find_rule(Call(graph, node), compiler_->target());
     return rule != nullptr && rule->weight != Weight::Pass;
   }

@@ -1,22 +1,46 @@
 #include "ops/memory/view_replay.h"
 
 #include "ir/ivalue.h"
+#include "ir/sized_type.h"
+#include "shapes/evaluate.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/stack.h>
 
 #include <algorithm>
+#include <string>
+#include <unordered_map>
 
 namespace tandem::ops {
 namespace {
 
-void run_node(const ir::Graph& graph, const ir::Node& node, std::vector<at::Tensor>& environment) {
+/// Symbols that are sizes of the source.
+using Numbers = std::unordered_map<std::string, int64_t>;
+
+Numbers numbers_of(const ir::Graph& graph, const at::Tensor& source) {
+  Numbers numbers;
+  const ir::TypePtr& type = graph.value(graph.inputs()[0]).tensor_type();
+  for (size_t i = 0; i < type->sizes.size(); ++i) {
+    if (const std::string name = shapes::symbol_name(type->sizes[i]); !name.empty())
+      numbers.emplace(name, source.size(static_cast<int64_t>(i)));
+  }
+  return numbers;
+}
+
+void run_node(const ir::Graph& graph, const ir::Node& node, const Numbers& numbers,
+              std::vector<at::Tensor>& environment) {
   const auto tensor_of = [&](ir::ValueId id) { return environment[static_cast<size_t>(id)]; };
   torch::jit::Stack stack;
   for (size_t i = 0; i < node.operands().size(); ++i) {
-    stack.push_back(ir::to_ivalue(graph, node.operands()[i],
-                                  node.op().schema().arguments()[i].real_type(), tensor_of));
+    const ir::Operand& operand = node.operands()[i];
+    const c10::TypePtr& type = node.op().schema().arguments()[i].real_type();
+    if (!ir::has_symbols(operand)) {
+      stack.push_back(ir::to_ivalue(graph, operand, type, tensor_of));
+      continue;
+    }
+    const auto number_of = [&](const std::string& name) { return numbers.at(name); };
+    stack.push_back(ir::to_ivalue(graph, ir::with_numbers(operand, number_of), type, tensor_of));
   }
   node.op().callBoxed(stack);
   size_t next = 0;
@@ -36,7 +60,9 @@ std::vector<at::Tensor> run_all(const ir::Graph& graph, const at::Tensor& source
   at::AutoGradMode mode(grad_mode);
   std::vector<at::Tensor> environment(graph.value_limit());
   environment[static_cast<size_t>(graph.inputs()[0])] = source;
-  graph.for_each_node([&](const ir::Node& node) { run_node(graph, node, environment); });
+  Numbers numbers;
+  if (!graph.symbols().empty()) numbers = numbers_of(graph, source);
+  graph.for_each_node([&](const ir::Node& node) { run_node(graph, node, numbers, environment); });
   return environment;
 }
 

@@ -54,6 +54,17 @@ Results index(const MetaCall& call) {
   return std::nullopt;
 }
 
+// Written by a mask it keeps its sizes; libtorch's Meta kernel would want to know where it is true.
+Results index_put(const MetaCall& call) {
+  for (const TensorMeta& indices : Args(call).tensors("indices")) {
+    if (indices.type &&
+        (indices.type->dtype == ScalarType::Bool || indices.type->dtype == ScalarType::Byte)) {
+      return answer(like_preserved(*Args(call).tensor("self")));
+    }
+  }
+  return std::nullopt;
+}
+
 Results repeat_interleave(const MetaCall& call) {
   Args args(call);
   if (args.none("output_size")) {

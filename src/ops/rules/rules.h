@@ -71,6 +71,7 @@ Results multilabel_margin_loss_forward(const MetaCall& call);
 // index.cpp
 Results index(const MetaCall& call);
 Results index_add(const MetaCall& call);
+Results index_put(const MetaCall& call);
 Results index_select(const MetaCall& call);
 Results take(const MetaCall& call);
 Results embedding(const MetaCall& call);

@@ -1,5 +1,6 @@
 #include "partition/min_cut/cut_graph.h"
 
+#include "ir/sized_type.h"
 #include "ops/memory/memory_roots.h"
 #include "ops/op_table.h"
 #include "partition/halves.h"
@@ -11,13 +12,8 @@
 namespace tandem::partition {
 namespace {
 
-// Sizes that are not known count as a few thousand elements.
-constexpr int64_t kUnknownElements = 4096;
-
-int64_t bytes_of(const ir::Type& type) {
-  if (type.tensor == nullptr) return 1;
-  if (type.tensor->is_static()) return type.tensor->bytes();
-  return kUnknownElements * static_cast<int64_t>(c10::elementSize(type.tensor->dtype));
+int64_t bytes_of(const ir::Graph& joint, const ir::Type& type) {
+  return type.tensor == nullptr ? 1 : ir::expected_bytes(joint, *type.tensor);
 }
 
 bool is_fractional(const ir::Value& value) {
@@ -92,7 +88,7 @@ void CutGraph::add_inputs(const ir::Graph& joint) {
     item_of_value_[static_cast<size_t>(input)] = size();
     first_operand_.push_back(0);
     facts_.push_back({.value = input,
-                      .bytes = bytes_of(type),
+                      .bytes = bytes_of(joint, type),
                       .is_tangent = joint.input_role(input).role == ir::Role::Tangent,
                       .is_number = type.tensor == nullptr,
                       .fusible = false});
@@ -112,7 +108,7 @@ void CutGraph::add_node(const ir::Graph& joint, const ir::Node& node, const CanF
   const auto describe = [&](ItemFacts& of, ir::ValueId id) {
     const ir::Type& type = joint.value(id).type();
     of.value = id;
-    of.bytes = bytes_of(type);
+    of.bytes = bytes_of(joint, type);
     of.is_number = type.tensor == nullptr;
   };
   if (node.results().size() == 1 && node.results()[0] != ir::kNoValue) {

@@ -31,8 +31,9 @@ Split cut_at_minimum(const Joint& joint, const CanFuse& can_fuse) {
   split.forward = forward_half(whole, saved);
   split.backward = backward_half(whole, saved, passes::removable);
   schedule_backward(split.backward);
-  // A backend that fuses makes its own order.
-  if (!graph.fuses()) {
+  // A backend that fuses makes its own order. A node that mentions a size comes after the one that
+  // makes it, which no list of operands says.
+  if (!graph.fuses() && whole.symbols().empty()) {
     schedule_for_memory(split.forward, {});
     schedule_for_memory(split.backward, released_bytes(split));
   }

@@ -1,9 +1,12 @@
 #include "pipeline/reports/explain.h"
 
 #include "base/error.h"
+#include "ir/text/op_names.h"
+#include "ops/data_sizes.h"
 #include "pipeline/reports/report.h"
 #include "pipeline/reports/varying_sizes.h"
 #include "pipeline/settings/environment.h"
+#include "shapes/evaluate.h"
 
 #include <fmt/format.h>
 
@@ -119,6 +122,32 @@ void describe_results(std::ostream& out, const Explanation& explanation,
   print_rows(out, rows, "results");
 }
 
+/// `u0, 0 to 6: how many aten.nonzero gives (moe.cpp:12)`.
+void describe_data_sizes(std::ostream& out, const ir::Graph& forward) {
+  if (forward.symbols().empty()) return;
+  std::vector<Row> rows;
+  for (const ir::Symbol& symbol : forward.symbols()) {
+    std::string maker;
+    forward.for_each_node([&](const ir::Node& node) {
+      if (!maker.empty() || !ops::makes_size(node)) return;
+      for (ir::ValueId id : node.results()) {
+        if (id == ir::kNoValue || !forward.value(id).tensor_type()) continue;
+        for (const ir::Size& size : forward.value(id).tensor_type()->sizes) {
+          if (shapes::symbol_name(size) != symbol.name) continue;
+          const std::string line = ir::to_string(node.location());
+          maker = ir::op_text(node.op()) + (line.empty() ? "" : " (" + line + ")");
+        }
+      }
+    });
+    rows.push_back({symbol.name,
+                    symbol.max ? base::str(symbol.min, " to ", *symbol.max)
+                               : base::str("at least ", symbol.min),
+                    maker});
+  }
+  out << "  sizes that depend on data\n";
+  print_rows(out, rows, "sizes");
+}
+
 void describe_compiled(std::ostream& out, const Explanation& explanation,
                        const VaryingSizes& varying) {
   const runtime::EntryState& entry = *explanation.entry;
@@ -133,6 +162,7 @@ void describe_compiled(std::ostream& out, const Explanation& explanation,
   describe_inputs(out, explanation, varying.signature);
   describe_results(out, explanation, varying.signature);
   if (!varying.symbols.empty()) out << describe_sizes(varying, explanation.variants.size(), "  ");
+  describe_data_sizes(out, split.forward);
   if (split.signature.training) out << describe_saved(split, "  ");
   out << describe_memory(entry, "  ");
 }

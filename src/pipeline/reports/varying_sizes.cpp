@@ -43,6 +43,8 @@ class Symbols {
       const ir::TypePtr other = of(*variant);
       // Results of one rank only; they may differ in anything where a trace depends on numbers.
       if (!other || other->rank() != shown->rank()) return shown;
+      // What depends on data has symbols of its own.
+      if (!other->is_static()) return shown;
       differs = differs || other->sizes != shown->sizes || other->strides != shown->strides;
     }
     if (!differs) return shown;

@@ -1,6 +1,7 @@
 #include "runtime/backward/call_node.h"
 
 #include "base/error.h"
+#include "ir/gradient_arguments.h"
 #include "libtorch/private_members.h"
 #include "libtorch/version.h"
 #include "runtime/backward/gradient_call.h"
@@ -189,6 +190,12 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
   for (size_t i = 0; i < tangents.size(); ++i) {
     if (!tangents[i].defined()) continue;
     const size_t tangent = part.tangents[i];
+    if (!plan.sized_tangents.empty() && plan.sized_tangents[tangent]) [[unlikely]] {
+      const ir::TensorType& type = *signature.tangents[tangent].type;
+      inputs[first_tangent + tangent] =
+          with_strides(tangents[i], tangent_strides(type, tangents[i].sizes()));
+      continue;
+    }
     inputs[first_tangent + tangent] = with_strides(tangents[i], plan.tangent_strides[tangent]);
   }
   tangents.clear();
@@ -214,6 +221,12 @@ autograd::variable_list CallNode::apply(autograd::variable_list&& tangents) {
 autograd::variable_list CallNode::apply_traced(const Backward& backward,
                                                autograd::variable_list&& tangents) {
   entry_->gradients().require_function();
+  if (!entry_->split().forward.symbols().empty()) {
+    TANDEM_UNSUPPORTED("call", ir::name_of_backward(),
+                       " of a function with sizes that depend on data",
+                       "\n  remedy: call the function itself where gradients of gradients are "
+                       "needed");
+  }
   const Primals primals = kept().take_primals(*entry_, backward, *this);
   const CallPlan::Part& part = entry_->plan().parts[part_];
   std::vector<at::Tensor> gradients =

@@ -1,6 +1,7 @@
 #include "runtime/call/call_plan.h"
 
 #include "base/error.h"
+#include "ir/sized_type.h"
 #include "partition/tangents/parted_results.h"
 #include "runtime/backward/passed_histories.h"
 #include "runtime/call/list_actions.h"
@@ -17,8 +18,8 @@ namespace {
 /// The strides of the result, if a tangent can have them. Elements of an expanded result lie on top
 /// of each other, so its tangent has dense strides in the same order. They allow every view that
 /// the result's strides allow.
-std::vector<int64_t> tangent_strides(const ir::TensorType& type) {
-  const std::vector<int64_t> sizes = type.static_sizes(), strides = type.static_strides();
+std::vector<int64_t> tangent_strides(const std::vector<int64_t>& sizes,
+                                     const std::vector<int64_t>& strides) {
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (strides[i] == 0 && sizes[i] > 1) return at::infer_dense_strides(sizes, strides);
   }
@@ -39,7 +40,15 @@ class Planner {
     }
     add_parts();
     for (const ir::TangentFacts& tangent : split_.signature.tangents) {
-      plan_.tangent_strides.push_back(tangent_strides(*tangent.type));
+      const bool is_static = tangent.type->is_static();
+      plan_.tangent_strides.emplace_back();
+      if (is_static) {
+        plan_.tangent_strides.back() =
+            tangent_strides(tangent.type->static_sizes(), tangent.type->static_strides());
+      } else if (plan_.sized_tangents.empty()) {
+        plan_.sized_tangents.resize(split_.signature.tangents.size());
+      }
+      if (!is_static) plan_.sized_tangents[plan_.tangent_strides.size() - 1] = true;
     }
     list_actions(split_, plan_);
     return std::move(plan_);
@@ -180,6 +189,13 @@ class Planner {
 };
 
 }  // namespace
+
+std::vector<int64_t> tangent_strides(const ir::TensorType& type, at::IntArrayRef sizes) {
+  const auto strides = ir::strides_at(type, sizes.vec());
+  TANDEM_CHECK(strides.has_value(), "call", "a tangent of type ", ir::to_string(type),
+               " has sizes that its strides do not follow from");
+  return tangent_strides(sizes.vec(), *strides);
+}
 
 CallPlan make_call_plan(const Split& split) { return Planner(split).plan(); }
 

@@ -4,6 +4,7 @@
 #include "tandem/stages.h"
 
 #include <c10/core/ScalarType.h>
+#include <c10/util/ArrayRef.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +35,7 @@ struct CallPlan {
   std::vector<SavedInput> written_later;              // inputs that the backward writes, by slot
   int64_t first_saved = 0;                            // position among the forward graph's outputs
   std::vector<std::vector<int64_t>> tangent_strides;  // those that the backward was recorded for
+  std::vector<bool> sized_tangents;  // whose strides depend on data; empty if none do
 
   /// Results that one ViewReplay of the signature makes at one time of the call.
   struct Replay {
@@ -78,6 +80,9 @@ struct CallPlan {
   };
   std::vector<Part> parts;
 };
+
+/// The strides that the backward expects of a tangent with these sizes.
+std::vector<int64_t> tangent_strides(const ir::TensorType& type, at::IntArrayRef sizes);
 
 CallPlan make_call_plan(const Split& split);
 

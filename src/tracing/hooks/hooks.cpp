@@ -13,9 +13,11 @@
 #include "tracing/recording/tensors_of.h"
 #include "tracing/recording/traced_tensor.h"
 
+#include <ATen/FunctionalTensorWrapper.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -78,6 +80,27 @@ bool catches_up(const BoxedCall& call) {
   return any;
 }
 
+/// `at::size(x, 0)`: a number that follows from sizes goes to whoever calls.
+void note_question(const BoxedCall& call) {
+  const std::shared_ptr<DataSizes>& sizes = call.recording->data_sizes();
+  if (!sizes || !sizes->any()) return;
+  const std::vector<c10::Argument>& returns = call.op.schema().returns();
+  const auto is_number = [](const c10::Argument& result) {
+    return result.real_type()->isSubtypeOf(c10::NumberType::get()) ||
+           result.real_type()->isSubtypeOf(c10::BoolType::get());
+  };
+  if (returns.empty() || !std::ranges::all_of(returns, is_number)) return;
+  for (const c10::IValue& operand : call.operands()) {
+    for_each_tensor(operand, [&](const at::Tensor& tensor) {
+      if (!at::functionalization::impl::isFunctionalTensor(tensor)) return;
+      if (const TracedTensor* traced =
+              as_traced(at::functionalization::impl::from_functional_tensor(tensor))) {
+        sizes->note_read_by_op(traced->value());
+      }
+    });
+  }
+}
+
 void call_op(BoxedCall& call) { call.op.callBoxed(call.stack); }
 
 }  // namespace
@@ -93,6 +116,10 @@ void lift(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*
   const EntryFrame entry{__builtin_frame_address(0), __builtin_return_address(0)};
   const OpRows& rows = rows_of(op);
   BoxedCall call(op, *stack, recording);
+  const DataSizes::WithinOp within(recording->data_sizes().get());
+  if (recording->data_sizes() && recording->data_sizes()->any()) {
+    for (size_t i = 0; i < call.operands().size(); ++i) take_numbers(call.operand(i));
+  }
   const bool by_user = !catches_up(call);
   if (by_user) recording->note_call(op);
   pass(rows.at(Stop::FirstSight), call, [&](BoxedCall&) {
@@ -100,6 +127,7 @@ void lift(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*
     const OpLine line(recording->lines(), entry, recording->phase());
     const KeepWriting writing(*recording);
     if (by_user) recording->note_user_call(op, call.operands());
+    if (by_user) note_question(call);
     try {
       pass(rows.at(Stop::Lifting), call, call_op);
     } catch (const UserError& error) {

@@ -41,6 +41,7 @@
 #include <ATen/ops/lt.h>
 #include <ATen/ops/max.h>
 #include <ATen/ops/min.h>
+#include <ATen/ops/nonzero.h>
 #include <ATen/ops/scatter.h>
 #include <ATen/ops/unsqueeze.h>
 #include <ATen/ops/zeros.h>
@@ -346,6 +347,42 @@ bool draw_in_place(BoxedCall& call) {
   return true;
 }
 
+bool is_mask(const at::Tensor& index) {
+  return index.defined() && (index.scalar_type() == at::kBool || index.scalar_type() == at::kByte);
+}
+
+std::any index_by_places(BoxedCall& call) {
+  if (!call.recording || !call.recording->data_sizes() || !is_traced(call.operand(0).toTensor()))
+    return {};
+  const at::Tensor self = call.operand(0).toTensor();
+  std::vector<at::Tensor> indices;
+  for (const c10::IValue& index : call.operand(1).toListRef())
+    indices.push_back(index.isTensor() ? index.toTensor() : at::Tensor());
+  if (std::ranges::none_of(indices, is_mask)) return {};
+  c10::List<std::optional<at::Tensor>> places;
+  for (const at::Tensor& index : indices) {
+    if (!is_mask(index)) {
+      places.push_back(index.defined() ? std::optional(index) : std::nullopt);
+      continue;
+    }
+    const auto first = static_cast<int64_t>(places.size());
+    TORCH_CHECK_INDEX(first + index.dim() <= self.dim(),
+                      "too many indices for tensor of dimension ", self.dim());
+    for (int64_t i = 0; i < index.dim(); ++i) {
+      TORCH_CHECK_INDEX(index.size(i) == self.size(first + i), "The shape of the mask ",
+                        index.sizes(), " at index ", i,
+                        " does not match the shape of the indexed tensor ", self.sizes(),
+                        " at index ", first + i);
+    }
+    // Of a mask without dimensions it is not known where it belongs.
+    if (index.dim() == 0) return {};
+    const at::Tensor where = at::nonzero(index);
+    for (int64_t i = 0; i < index.dim(); ++i) places.push_back(where.select(1, i));
+  }
+  call.operand(1) = std::move(places);
+  return {};
+}
+
 constexpr Interception kRows[] = {
     {.name = "open up an op of the user",
      .stop = Stop::FirstSight,
@@ -539,6 +576,13 @@ constexpr Interception kRows[] = {
      .instead = run_body,
      .why = "As eager does. With a CPU kernel beside the body (silu_backward, mish_backward) the "
             "body would round otherwise."},
+    {.name = "a mask as an index",
+     .stop = Stop::BeforeRecording,
+     .ops = "aten::index.Tensor aten::_unsafe_index.Tensor",
+     .before = index_by_places,
+     .why =
+         "The kernel looks up where the mask is true. Done before, it is known which mask decides "
+         "how large the result is."},
     {.name = "a view of what is written",
      .stop = Stop::BeforeRecording,
      .ops = "aten::view",

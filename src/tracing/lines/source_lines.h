@@ -36,6 +36,10 @@ class SourceLines {
   const EntryFrame& entry() const { return entry_; }
   /// Of the op that began last, whether or not it is over.
   ir::Location last() const { return ir::Location(last_); }
+  /// Of a call that is no op.
+  ir::Location line_of_call(const EntryFrame& frame) {
+    return on_ ? ir::Location(place_of_call(frame, nullptr)) : ir::Location();
+  }
   /// Whether the last op ended by throwing.
   bool last_threw() const { return last_threw_; }
 

@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "ir/ivalue.h"
 #include "ir/text/op_names.h"
+#include "ops/data_sizes.h"
+#include "ops/metadata/meta_tensor.h"
 #include "ops/op_table.h"
 #include "tracing/recording/recording.h"
 #include "tracing/recording/traced_tensor.h"
@@ -80,6 +82,38 @@ void add_node(Recording& recording, const c10::OperatorHandle& op,
   }
 }
 
+/// What the op gives if data decides its sizes, with a number drawn for what is not known; nullopt
+/// for any other call, and where that is refused.
+std::optional<std::vector<ops::MetaResult>> results_by_data(BoxedCall& call,
+                                                            const c10::OperatorHandle& op) {
+  Recording& recording = *call.recording;
+  if (!recording.data_sizes() || !ops::may_size_by_data(op)) return std::nullopt;
+  std::vector<ops::MetaArg> args;
+  const auto& arguments = op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    args.push_back(ops::to_meta_arg(
+        call.operand(i), arguments[i].type(),
+        [&](const at::Tensor& tensor) { return meta_of_operand(recording.metadata(), tensor); }));
+  }
+  const ops::MetaCall described{op, args};
+  const std::optional<ops::DataSize> size = ops::data_size(described);
+  if (!size) return std::nullopt;
+  DataSizes::Decider decider{.what = size->what};
+  if (!size->what.empty()) {
+    const TracedTensor* of = as_traced(call.operand(size->decided_by).toTensor());
+    if (of == nullptr) return std::nullopt;  // of a real tensor: a constant
+    decider.value = of->value();
+  }
+  const int64_t drawn = recording.data_sizes()->draw(decider, size->min, size->max);
+  std::vector<ops::MetaResult> results = ops::results_of_size(described, drawn);
+  for (ops::MetaResult& result : results) {
+    for (ops::TensorMeta& tensor : result.tensors) {
+      if (tensor.type) tensor.type = recording.metadata().intern(*tensor.type);
+    }
+  }
+  return results;
+}
+
 /// A question, such as `is_same_size`: no result is a tensor.
 bool returns_numbers(const c10::OperatorHandle& op) {
   const auto is_number = [](const c10::Argument& result) {
@@ -126,9 +160,12 @@ std::vector<ir::Operand> operands_of(Recording& recording, const c10::OperatorHa
 
 void record_call(BoxedCall& call, const c10::OperatorHandle& op) {
   Recording& recording = *call.recording;
-  const std::vector<ops::MetaResult>& results = recording.metadata().propagate(
-      op, {call.operands().data(), call.operands().size()}, meta_of_operand,
-      /*must_run=*/recording.phase() == ir::Phase::Forward);
+  const std::optional<std::vector<ops::MetaResult>> by_data = results_by_data(call, op);
+  const std::vector<ops::MetaResult>& results =
+      by_data ? *by_data
+              : recording.metadata().propagate(
+                    op, {call.operands().data(), call.operands().size()}, meta_of_operand,
+                    /*must_run=*/recording.phase() == ir::Phase::Forward);
   if (returns_numbers(op) && !ops::info(op).must_happen()) {
     require_answered_by_metadata(op);
     call.drop();

@@ -4,11 +4,13 @@
 #include "shapes/stable_hash.h"
 #include "tandem/ir/graph.h"
 #include "tracing/lines/source_lines.h"
+#include "tracing/recording/data_sizes.h"
 #include "tracing/recording/user_call.h"
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -81,6 +83,11 @@ class Recording {
   /// Whether some tensor has been a lazy conjugate or negation so far.
   bool has_lazy_values() const { return has_lazy_values_; }
 
+  /// Null: an op whose results have sizes that depend on data is refused.
+  const std::shared_ptr<DataSizes>& data_sizes() const { return data_sizes_; }
+  /// They may depend on data, and are what the run with this number draws.
+  void draw_data_sizes(size_t run) { data_sizes_ = std::make_shared<DataSizes>(run, lines_); }
+
   /// Forgets every node after `last` (kNoNode: all of them). For a backward that raised half-way.
   void rewind(ir::NodeId last);
 
@@ -98,6 +105,7 @@ class Recording {
   std::vector<BackwardNode> backward_nodes_;
   const torch::autograd::Node* hooked_node_ = nullptr;
   SourceLines lines_;
+  std::shared_ptr<DataSizes> data_sizes_;
 };
 
 /// The recording of the trace that runs on this thread; null if none does. libtorch hands its

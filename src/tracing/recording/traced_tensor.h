@@ -2,9 +2,13 @@
 
 #include "ops/metadata/metadata.h"
 #include "tandem/ir/graph.h"
+#include "tracing/recording/data_sizes.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorImpl.h>
+
+#include <memory>
+#include <vector>
 
 namespace tandem::tracing {
 
@@ -29,14 +33,28 @@ class TracedTensor : public c10::TensorImpl {
   c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(
       c10::VariableVersion&& version_counter, bool allow_change) const override;
 
+ protected:
+  // Where sizes may depend on data: whoever asks for them is noted, and the user's code gets
+  // symbolic integers if it asks for such.
+  c10::IntArrayRef sizes_custom() const override;
+  c10::IntArrayRef strides_custom() const override;
+  int64_t numel_custom() const override;
+  c10::SymIntArrayRef sym_sizes_custom() const override;
+  c10::SymInt sym_size_custom(int64_t dim) const override;
+  c10::SymIntArrayRef sym_strides_custom() const override;
+  c10::SymInt sym_numel_custom() const override;
+
  private:
-  TracedTensor(uint64_t recording_id, ir::ValueId value, const ops::TensorMeta& meta);
+  TracedTensor(uint64_t recording_id, ir::ValueId value, const ops::TensorMeta& meta,
+               std::shared_ptr<DataSizes> data_sizes);
   template <class Version>
   c10::intrusive_ptr<c10::TensorImpl> copy(Version&& version_counter, bool allow_change) const;
 
   ops::TensorMeta meta_;
   ir::ValueId value_;
   uint64_t recording_id_;
+  const std::shared_ptr<DataSizes> data_sizes_;  // null: no size depends on data so far
+  mutable std::vector<c10::SymInt> sizes_for_user_, strides_for_user_;
 };
 
 /// The traced tensor itself; null for real, undefined and functional tensors.

@@ -116,6 +116,11 @@ class Redispatch {
 }  // namespace
 
 ir::Graph with_autocast(const ir::Graph& backward, const libtorch::AutocastState& state) {
+  if (!backward.symbols().empty()) {
+    TANDEM_UNSUPPORTED("call",
+                       "a backward with sizes that depend on data runs in an autocast region",
+                       "\n  remedy: leave the region before the backward, as libtorch advises");
+  }
   return Redispatch(backward, state).run();
 }
 

@@ -471,6 +471,16 @@ void decompose() {
   EXPECT_EQ(below.ops(), (Ops{"aten.mm", "aten.silu_backward"}));
 }
 
+void a_mask_as_an_index() {
+  BelowFunctionalization below;
+  below.recording().draw_data_sizes(0);
+  const T x = below.traced({4, 2});
+  const T taken = at::index(x, {at::gt(below.traced({4}), 0)});
+  EXPECT_EQ(taken.dim(), 2);
+  EXPECT_EQ(below.ops(),
+            (Ops{"aten.gt.Scalar", "aten.nonzero", "aten.select.int", "aten.index.Tensor"}));
+}
+
 void a_view_of_what_is_written() {
   BelowFunctionalization below;
   const T x = below.traced({3, 2}, {1, 3});
@@ -664,6 +674,7 @@ const std::map<std::string_view, void (*)()>& tests() {
       {"running statistics", running_statistics},
       {"the user's op in its functional form", the_users_op_in_its_functional_form},
       {"decompose", decompose},
+      {"a mask as an index", a_mask_as_an_index},
       {"a view of what is written", a_view_of_what_is_written},
       {"real and complex numbers within a write", real_and_complex_numbers_within_a_write},
       {"note a product in place", note_a_product_in_place},
