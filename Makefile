@@ -10,13 +10,14 @@ JOBS ?= $(shell nproc)
 # Passed even if empty, so that leaving TORCH_DIR away goes back to .venv.
 CONFIGURE = cmake -DTORCH_DIR=$(TORCH_DIR) --preset
 
-.PHONY: help setup configure build test install fuzz demo bench bench-partition bench-peers bench-quick bench-kernels format lint docs test-all clean
+.PHONY: help setup configure build test install fuzz fuzz-planted demo bench bench-partition bench-peers bench-quick bench-kernels format lint docs test-all clean
 
 help:
 	@echo "make demo       build the release library and run the demonstration; results in demo-out/"
 	@echo "make test       build for development and run all tests"
 	@echo "make install PREFIX=  build the release library and the tool, and install them, headers and documentation in that folder"
 	@echo "make fuzz N=    N random programs against eager (100000), other ones for each commit; resumes, sums in fuzz.ledger, failures in fuzz-failures/; BACKEND=llvm: another backend, fuzz-llvm.ledger; SEED_FROM=: these seeds"
+	@echo "make fuzz-planted  plant each bug of tests/fuzz/planted into a copy of the tree; the fuzzer must find it within 10,000 programs; some ten minutes; SEED_FROM=: these seeds, BUGS=: only these bugs"
 	@echo "make bench      run the benchmarks, some ten minutes; JSON and a table in build/release/bench/"
 	@echo "make bench-quick  some of them in two minutes, for orientation; in build/release/bench-quick/"
 	@echo "make bench-partition  bytes kept for the backward: eager, Tandem, and torch's own min-cut on the same graphs"
@@ -60,6 +61,10 @@ LEDGER ?= fuzz$(if $(filter-out eager,$(BACKEND)),-$(BACKEND)).ledger
 fuzz: configure
 	@cmake --build --preset dev -t tandem_fuzz
 	@build/dev/bin/tandem_fuzz --backend $(BACKEND) --seed-from $(SEED_FROM) --count $(N) --jobs $(JOBS) --ledger $(LEDGER) --coverage
+
+BUGS ?=
+fuzz-planted: setup
+	@python3 scripts/planted_bugs.py --seed-from $(SEED_FROM) --jobs $(JOBS) $(BUGS)
 
 demo: setup
 	@$(CONFIGURE) release >/dev/null

@@ -20,10 +20,12 @@ constexpr bool kInferenceInside = false;
 const Op* draw_op(Draft& draft) {
   if (!draft.pattern_ops.empty() && draft.random.percent(30)) {
     const Op* op = draft.random.one_of(draft.pattern_ops);
-    // A compiled function inside names no host state. Behind a result that gets no gradient back
+    // A compiled function inside names no host state, and what it is given is mostly no input of
+    // the call, as what a backward writes must be. Behind a result that gets no gradient back
     // eager's engine goes on, on zeros, where a compiled call takes it for unused.
     const bool is_out_of_place =
-        (draft.in_inner && op->only_in == ProgramPattern::HostState) ||
+        (draft.in_inner && (op->only_in == ProgramPattern::HostState ||
+                            op->only_in == ProgramPattern::BackwardWrites)) ||
         (draft.in_further && op->only_in == ProgramPattern::UndefinedTangents);
     if (!is_out_of_place) return op;
   }
@@ -107,6 +109,7 @@ int64_t count_turns(Draft& draft, Chooser& chooser, const std::vector<Statement>
 void note_parameters(Chooser& chooser) {
   bool all_leaves = true;
   for (const at::Tensor& tensor : chooser.live) {
+    if (tensor.defined()) chooser.inputs.insert(tensor.unsafeGetTensorImpl());
     if (!tensor.defined() || !tensor.requires_grad()) continue;
     all_leaves = all_leaves && tensor.is_leaf();
     chooser.parameters.insert(tensor.unsafeGetTensorImpl());

@@ -117,7 +117,8 @@ struct Instance {
   /// For the calls to come.
   void vary() {
     for (Leaf& leaf : arguments.leaves) {
-      const bool differentiable = at::isFloatingType(leaf.dtype) || at::isComplexType(leaf.dtype);
+      const bool differentiable =
+          !leaf.inference && (at::isFloatingType(leaf.dtype) || at::isComplexType(leaf.dtype));
       if (spec.variation == Variation::FlipGrad && differentiable) {
         leaf.requires_grad = !leaf.requires_grad;
       }
@@ -282,8 +283,9 @@ Settings settings_of(const ProgramSpec& spec, const Interpreter& interpreter) {
   settings.sums_may_round = rounds || other_formula;
   settings.formulas_differ = other_formula;
   // Kernels find out, after those before them.
-  settings.kernels_raise =
-      spec.patterns.contains(ProgramPattern::UnfitNumbers) || !spec.sizes_of_calls.empty();
+  settings.kernels_raise = spec.patterns.contains(ProgramPattern::UnfitNumbers) ||
+                           spec.patterns.contains(ProgramPattern::RefusedData) ||
+                           !spec.sizes_of_calls.empty();
   settings.second_zeros_may_be_undefined =
       spec.patterns.contains(ProgramPattern::Empties) || any_op_in(spec, [](const Op& op) {
         return op.has(kLosesZeros) || op.has(kCustom) || replaces(op);
@@ -435,6 +437,26 @@ void drop_second_order(Observation& observation) {
   });
 }
 
+/// A refusal says nothing of calls whose arguments lie otherwise: the next call must not be refused
+/// if a function of its own takes it. What is wrong; empty: nothing.
+std::string refused_for_another(const ProgramSpec& spec, Instance& compiled,
+                                const conformance::Call& call, int number,
+                                const Settings& settings) {
+  if (spec.variation != Variation::Apart || spec.host_changes || number >= kCallsApart) return {};
+  const auto observe = [&](Instance& instance, const conformance::Call& way) {
+    instance.prepare(number);
+    return conformance::observe({[&] { return instance.inputs(); }, {}}, way, number, settings);
+  };
+  const Observation again = observe(compiled, call);
+  if (!again.refused) return {};
+  Instance own(spec, true);
+  const auto handle =
+      tandem::compile_boxed([&](Tensors arguments) { return own.call(std::move(arguments)); });
+  if (observe(own, [&](Tensors& list) { return handle(list); }).refused) return {};
+  return "call " + std::to_string(number) +
+         " is refused as the one before, and by itself is not: " + again.error;
+}
+
 /// `measured`: each op of the eager run is done in float64, too.
 Verdict check_once(const ProgramSpec& spec, bool measured) {
   Verdict verdict;
@@ -520,6 +542,12 @@ Verdict check_once(const ProgramSpec& spec, bool measured) {
       if (seen.touched) {
         verdict.kind = Verdict::Kind::Failed;
         verdict.differences = {"refused, but it has changed the " + seen.touched_what};
+        return verdict;
+      }
+      const std::string why = refused_for_another(spec, compiled, make_call, number + 1, settings);
+      if (!why.empty()) {
+        verdict.kind = Verdict::Kind::Failed;
+        verdict.differences = {why};
       }
       return verdict;
     }

@@ -39,7 +39,8 @@ class Chooser {
   Tensors& live;
   std::vector<Statement> before{};
   std::set<int> closed_over{};         // variables that torch::autograd::grad inside must not name
-  std::set<const void*> parameters{};  // tensors that came in and require grad
+  std::set<const void*> inputs{};      // tensors that came in
+  std::set<const void*> parameters{};  // those of them that require grad
   bool parameters_are_related = false;
   bool may_raise = false;
   bool sizes_change = false;  // from call to call: see changing_sizes.h

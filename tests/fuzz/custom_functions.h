@@ -115,6 +115,28 @@ struct PassesUndefined : torch::autograd::Function<PassesUndefined> {
   }
 };
 
+struct CountsBackwards : torch::autograd::Function<CountsBackwards> {
+  static at::Tensor forward(AutogradContext* context, at::Tensor x, at::Tensor count) {
+    context->saved_data["count"] = count;
+    return x * 1.5;
+  }
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    context->saved_data["count"].toTensor().add_(1);
+    return {grads[0] * 1.5, at::Tensor()};
+  }
+};
+
+struct AveragesGradients : torch::autograd::Function<AveragesGradients> {
+  static at::Tensor forward(AutogradContext* context, at::Tensor x, at::Tensor average) {
+    context->saved_data["average"] = average;
+    return x * 2;
+  }
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    context->saved_data["average"].toTensor().mul_(0.5).add_(grads[0].sum());
+    return {grads[0] * 2, at::Tensor()};
+  }
+};
+
 struct ReturnsView : torch::autograd::Function<ReturnsView> {
   static at::Tensor forward(AutogradContext*, at::Tensor x) { return x.unsqueeze(0); }
   static variable_list backward(AutogradContext*, variable_list grads) {

@@ -119,7 +119,8 @@ bool execute(Draft& draft, Chooser& chooser, Statement& statement) {
     if (chooser.may_raise && draft.random.percent(50)) {
       draft.raised = true;
       // What raises only when it is computed must be asked for.
-      if (!draft.program.patterns.empty() && !writes) {
+      const bool unread = draft.has(ProgramPattern::RefusedData) && draft.random.percent(50);
+      if (!draft.program.patterns.empty() && !writes && !unread) {
         statement.results = {chooser.new_variable()};
         draft.raising = statement.results[0];
       }

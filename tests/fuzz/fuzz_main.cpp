@@ -6,12 +6,14 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tandem::fuzz {
 namespace {
@@ -22,6 +24,7 @@ struct Arguments {
   std::string ledger{}, failures = "fuzz-failures";
   std::optional<uint64_t> only{}, write{};
   std::string output{}, backend = "eager", patterns{};
+  std::vector<std::string> having{};
   bool second_order = true, patterned = false, coverage = false, quiet = false;
   RunOptions run{};
 };
@@ -45,6 +48,12 @@ void print_sums(const Ledger& ledger) {
   for (const auto& [reason, count] : ledger.refusals) {
     std::printf("%8lld refused: %s\n", static_cast<long long>(count), reason.c_str());
   }
+}
+
+bool has_any(const PatternSet& patterns, const std::vector<std::string>& names) {
+  return std::ranges::any_of(patterns, [&](ProgramPattern pattern) {
+    return std::ranges::count(names, name_of(pattern)) > 0;
+  });
 }
 
 int run(const Arguments& arguments) {
@@ -72,7 +81,9 @@ int run(const Arguments& arguments) {
   if (!arguments.ledger.empty()) ledger.load(arguments.ledger);
   for (uint64_t seed = arguments.seed_from; seed < arguments.seed_from + arguments.count; ++seed) {
     if (seed % shards != shard || ledger.is_done(seed)) continue;
-    if (arguments.patterned && patterns_of(seed, programs.patterns).empty()) continue;
+    const PatternSet patterns = patterns_of(seed, programs.patterns);
+    if (arguments.patterned && patterns.empty()) continue;
+    if (!arguments.having.empty() && !has_any(patterns, arguments.having)) continue;
     options.seeds.push_back(seed);
   }
   std::printf("seeds %llu to %llu, of which %zu are to be done\n",
@@ -84,8 +95,15 @@ int run(const Arguments& arguments) {
   print_sums(ledger);
   if (arguments.coverage) ledger.coverage.print(std::cout, programs.patterns);
   if (ledger.failures.empty()) return 0;
-  std::printf("programs that failed, shrunk, are in %s\n", arguments.failures.c_str());
+  if (!options.first_failure)
+    std::printf("programs that failed, shrunk, are in %s\n", arguments.failures.c_str());
   return 1;
+}
+
+std::vector<std::string> names_of_patterns() {
+  std::vector<std::string> names;
+  for (const PatternRow& row : program_patterns()) names.emplace_back(row.name);
+  return names;
 }
 
 }  // namespace
@@ -116,6 +134,11 @@ int main(int argc, char** argv) {
   app.add_option("--patterns", arguments.patterns,
                  "+name,-name: switches of the generator, changed; all: every one");
   app.add_flag("--patterned", arguments.patterned, "only programs with a pattern that is on");
+  app.add_option("--having", arguments.having, "only programs with one of these patterns")
+      ->delimiter(',')
+      ->check(CLI::IsMember(tandem::fuzz::names_of_patterns()));
+  app.add_flag("--first-failure", arguments.run.first_failure,
+               "stop at the first program that fails, and do not shrink it");
   app.add_flag("--coverage", arguments.coverage, "print op x company, and pairs never drawn");
   app.add_flag("--quiet", arguments.quiet, "no progress line");
   CLI11_PARSE(app, argc, argv);

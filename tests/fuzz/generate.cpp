@@ -18,7 +18,11 @@ void heed_patterns(Draft& draft) {
     draft.limits.numel = kChangingNumel;
     draft.limits.largest = kChangingValue;
   }
-  if (draft.has(ProgramPattern::EntryReuse)) draft.weights[Write] += 3;
+  if (draft.has(ProgramPattern::EntryReuse) || draft.has(ProgramPattern::InferenceTensors) ||
+      draft.has(ProgramPattern::BackwardWrites))
+    draft.weights[Write] += 3;
+  // What a backward has written has no gradients of gradients.
+  if (draft.has(ProgramPattern::BackwardWrites)) draft.program.second_order = false;
   if (draft.has(ProgramPattern::SpecialValues)) {
     draft.limits.special = true;
     draft.program.rounds = draft.program.rounds && !draft.bits_promised;
@@ -95,6 +99,9 @@ ProgramSpec make(Draft& draft) {
   draft.program.variation =
       draft.random.one_of({Variation::None, Variation::None, Variation::None, Variation::NoGrad,
                            Variation::FlipGrad, Variation::Wider});
+  // What a backward writes gets no gradient from the formula that writes it.
+  if (draft.has(ProgramPattern::BackwardWrites) && draft.program.variation == Variation::FlipGrad)
+    draft.program.variation = Variation::None;
   if (draft.has(ProgramPattern::EntryReuse)) draft.program.variation = Variation::Apart;
   if (draft.has(ProgramPattern::SetData)) give_new_data(draft);
   if (draft.has(ProgramPattern::ChangingSizes)) draft.program.variation = Variation::None;
@@ -110,7 +117,9 @@ ProgramSpec make(Draft& draft) {
     // An earlier call may have written it.
     if (!draft.bits_promised) draft.inexact.insert(storage_of(live[index]));
   }
-  draft.may_raise = draft.random.percent(3) || draft.has(ProgramPattern::UnfitNumbers);
+  draft.may_raise = draft.random.percent(3) || draft.has(ProgramPattern::UnfitNumbers) ||
+                    draft.has(ProgramPattern::RefusedData) ||
+                    draft.has(ProgramPattern::InferenceTensors);
   make_function(draft, draft.program.function, live, draft.random.between(2, 14));
   make_further(draft, first_closed, live);
   leave_traces(draft, live);

@@ -74,6 +74,8 @@ Tensors Interpreter::call(const Function& function, Tensors parameters) const {
 Tensors Interpreter::make(const Origin& origin) const {
   Tensors variables;
   for (const Leaf& leaf : origin.leaves) {
+    std::optional<c10::InferenceMode> mode;
+    if (leaf.inference) mode.emplace();
     variables.push_back(fill(leaf).set_requires_grad(leaf.requires_grad));
   }
   size_t count = variables.size();

@@ -77,6 +77,9 @@ bool makes_late_leaf(const Draft& draft, const Op& op) {
   return draft.program.second_order && op.name == "requires_grad_";
 }
 
+/// A formula that leads only to such a leaf is no part of a call: what it writes is not written.
+bool makes_leaf(const Op& op) { return op.text.find("requires_grad_(") != std::string_view::npos; }
+
 /// Operands that are expanded, or repeated: their gradients are sums.
 bool sums_gradients(const Chooser& chooser, const Statement& statement) {
   for (const Statement& before : chooser.before) {
@@ -174,7 +177,8 @@ bool may_use(Draft& draft, const Op& op) {
 
 bool may_draw(Draft& draft, const Op& op) {
   return !is_excluded(op, draft.program.around) && may_use(draft, op) &&
-         !makes_late_leaf(draft, op);
+         !makes_late_leaf(draft, op) &&
+         !(draft.has(ProgramPattern::BackwardWrites) && makes_leaf(op));
 }
 
 bool reads_inexact(const Draft& draft, const Chooser& chooser, const Statement& statement) {

@@ -166,6 +166,12 @@ void make_origin(Draft& draft, Origin& origin, int64_t leaves) {
       if (draft.random.percent(70)) leaf.fill = Fill::Special;
     }
   }
+  if (draft.has(ProgramPattern::InferenceTensors)) {
+    for (Leaf& leaf : origin.leaves) {
+      leaf.inference = draft.random.percent(60);
+      leaf.requires_grad = leaf.requires_grad && !leaf.inference;
+    }
+  }
   const bool sizes_change =
       draft.has(ProgramPattern::ChangingSizes) && &origin == &draft.program.arguments;
   if (sizes_change) draw_changing_sizes(draft.random, draft.program);

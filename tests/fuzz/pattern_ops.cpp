@@ -188,6 +188,39 @@ std::vector<Op> pattern_ops() {
        OP("host.tensor.add", floating, kPlain, x.add(host_tensor, 2)),
        OP("host.mul_", write, kInPlace, x.mul_(host_number))});
   add(all, ChangingSizes, changing_sizes_ops());
+  add(all, RefusedData,
+      {OP("refused.index_select", floating_dim, kDiscontinuous,
+          x.index_select(i, at::full({2}, x.size(i) + k, at::kLong))),
+       OP("refused.gather", floating_dim, kDiscontinuous,
+          x.gather(i, at::full(x.sizes(), x.size(i), at::kLong))),
+       OP("refused.take", floating, kDiscontinuous, x.take(at::full({1}, x.numel(), at::kLong))),
+       OP("refused.index", floating_dim, kDiscontinuous,
+          x.index({at::full({2}, x.size(0), at::kLong)})),
+       OP("refused.embedding", matrix, kDiscontinuous,
+          at::embedding(x, at::full({2}, x.size(0), at::kLong))),
+       OP("refused.scatter", floating_dim, kDiscontinuous,
+          x.scatter(i, at::full(x.sizes(), x.size(i), at::kLong), c)),
+       OP("refused.index_add", floating_dim, kDiscontinuous,
+          x.index_add(i, at::full({x.size(i)}, x.size(i), at::kLong), x)),
+       OP("refused.nll_loss", classes, kRounds | kDiscontinuous,
+          at::nll_loss(x.log_softmax(-1), y + x.size(-1))),
+       OP("refused.cross_entropy", classes, kRounds | kDiscontinuous,
+          at::cross_entropy_loss(x, y - 1)),
+       OP("refused.remainder", integral, kNoGradient, x.remainder(at::zeros_like(x))),
+       OP("refused.floor_divide", integral, kNoGradient, at::floor_divide(x, at::zeros_like(x))),
+       OP("refused.fmod", integral, kNoGradient, x.fmod(0)),
+       OP("refused.binary_cross_entropy", floating, kRounds | kDiscontinuous,
+          at::binary_cross_entropy(x.sigmoid() + 2, at::zeros_like(x)))});
+  add(all, InferenceTensors,
+      {OP("inference.narrow", anything_dim, kView, x.narrow(i, 0, 1)),
+       OP("inference.view", anything, kView, x.view({-1})),
+       OP("inference.view.add_", write, kInPlace | kNoResult, x.view({-1}).add_(c)),
+       OP("inference.alias.mul_", write, kInPlace | kNoResult, x.alias().mul_(c)),
+       OP("inference.clone", anything, kPlain, x.clone())});
+  add(all, BackwardWrites,
+      {OP("custom.counts", write_in_backward, kCustom | kInPlace, CountsBackwards::apply(y, x)),
+       OP("custom.averages", write_in_backward, kCustom | kInPlace,
+          AveragesGradients::apply(y, x))});
   return all;
 }
 

@@ -491,6 +491,17 @@ bool write_pair(Chooser& chooser, Statement& statement) {
 bool write_scalar(Chooser& chooser, Statement& statement) {
   return with_scalar(chooser, statement) && is_writable(x_of(chooser, statement));
 }
+bool write_in_backward(Chooser& chooser, Statement& statement) {
+  const auto is_log = [&](const at::Tensor& tensor) {
+    return chooser.inputs.contains(tensor.unsafeGetTensorImpl()) && is_floating(tensor) &&
+           !tensor.requires_grad() && is_writable(tensor);
+  };
+  if (!one(chooser, statement, is_log)) return false;
+  const auto y = chooser.pick(
+      [](const at::Tensor& tensor) { return is_floating(tensor) && tensor.requires_grad(); });
+  if (y) statement.operands.push_back(*y);
+  return y.has_value();
+}
 bool write_triple(Chooser& chooser, Statement& statement) {
   const auto same_dtype = [&](const at::Tensor& tensor) {
     return tensor.scalar_type() == statement.dtype;

@@ -84,8 +84,10 @@ bool write_rows(Chooser& chooser, Statement& statement);  // y indices [k] of di
 bool write_like(Chooser& chooser,
                 Statement& statement);  // y indices like x in dimension i, z values
 bool write_product(Chooser& chooser, Statement& statement);  // x[n,m] y[n,k] z[k,m]
-bool write_first(Chooser& chooser, Statement& statement);    // the first element of dimension i
-bool write_list(Chooser& chooser, Statement& statement);     // xs: each is written
+bool write_in_backward(Chooser& chooser,
+                       Statement& statement);              // x without grad, y with grad
+bool write_first(Chooser& chooser, Statement& statement);  // the first element of dimension i
+bool write_list(Chooser& chooser, Statement& statement);   // xs: each is written
 bool write_complex(Chooser& chooser, Statement& statement);
 bool write_complex_pair(Chooser& chooser, Statement& statement);  // y can be expanded to x
 bool reshapable(Chooser& chooser, Statement& statement);          // x is a matrix and no view

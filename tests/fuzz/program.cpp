@@ -56,7 +56,7 @@ void print(std::ostream& out, const char* name, const Origin& origin) {
         << (leaf.fill == Fill::Special     ? " of special values"
             : leaf.fill == Fill::LargeMean ? " of large mean"
                                            : "")
-        << '\n';
+        << (leaf.inference ? " made in inference mode" : "") << '\n';
   }
   print(out, origin.statements, 1);
   out << "  given";

@@ -50,6 +50,7 @@ struct Leaf {
   at::ScalarType dtype = at::kDouble;
   bool requires_grad = false;
   Fill fill = Fill::Normal;
+  bool inference = false;  // made in inference mode
 };
 
 /// Makes the tensors that a function works on: leaves are variables 0, 1, ..., then statements run

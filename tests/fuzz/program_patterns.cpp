@@ -46,6 +46,12 @@ constexpr std::array kPatterns = {
                "several calls, with arguments of other sizes; programs ask for sizes"},
     PatternRow{ProgramPattern::NewHistories, "new_histories", true,
                "closed-over tensors get a history of their own before each call"},
+    PatternRow{ProgramPattern::RefusedData, "refused_data", true,
+               "indices and classes out of range, whole numbers divided by zero: eager raises"},
+    PatternRow{ProgramPattern::InferenceTensors, "inference_tensors", false,
+               "tensors made in inference mode, viewed, written and read outside of it"},
+    PatternRow{ProgramPattern::BackwardWrites, "backward_writes", false,
+               "custom functions whose backward writes a tensor that the function may write, too"},
 };
 
 }  // namespace

@@ -24,7 +24,10 @@ enum class ProgramPattern {
   HostState,
   SetData,
   ChangingSizes,
-  NewHistories
+  NewHistories,
+  RefusedData,
+  InferenceTensors,
+  BackwardWrites
 };
 
 using PatternSet = std::set<ProgramPattern>;

@@ -269,6 +269,7 @@ bool simplify_leaf(ProgramSpec& program, size_t number) {
     if (number < origin->leaves.size()) {
       origin->leaves[number].requires_grad = false;
       origin->leaves[number].fill = Fill::Normal;
+      origin->leaves[number].inference = false;
       return true;
     }
     number -= origin->leaves.size();

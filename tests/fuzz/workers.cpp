@@ -47,6 +47,10 @@ std::string reason_of(const std::string& refusal) {
   return reason;
 }
 
+bool is_shrunk(const RunOptions& options) {
+  return !options.failures.empty() && !options.first_failure;
+}
+
 /// One program; what came of it as lines for the parent.
 void work(uint64_t seed, const RunOptions& options, FILE* out) {
   const auto say = [&](const std::string& line) {
@@ -75,7 +79,7 @@ void work(uint64_t seed, const RunOptions& options, FILE* out) {
     case Verdict::Kind::Failed: {
       say("sum failed");
       say("failure " + one_line(verdict.differences[0]).substr(0, 200));
-      if (!options.failures.empty()) {
+      if (is_shrunk(options)) {
         const ProgramSpec small = shrink_failure(program, verdict);
         write_failure(options.failures, small, check(small).differences, true);
       }
@@ -108,6 +112,7 @@ class Pool {
     while (
         std::ranges::any_of(workers_, [](const Worker& worker) { return worker.process != 0; })) {
       listen();
+      if (options_.first_failure && !ledger_.failures.empty()) stop();
       if (seconds_since(saved_) > kSaveEvery_s) save();
       if (!options_.quiet && seconds_since(shown_) > 1) show();
     }
@@ -148,6 +153,17 @@ class Pool {
     worker.pipe = ends[0];
     worker.unread.clear();
     worker.heard = Clock::now();
+  }
+
+  /// What is under way is given up.
+  void stop() {
+    for (Worker& worker : workers_) {
+      if (worker.process == 0) continue;
+      kill(worker.process, SIGKILL);
+      waitpid(worker.process, nullptr, 0);
+      close(worker.pipe);
+      worker.process = 0;
+    }
   }
 
   bool out_of_time() const {
@@ -225,10 +241,10 @@ class Pool {
     ++ledger_.sums["crashed"];
     const std::string how = WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "an exception";
     fail(worker, "ended by " + how);
-    if (!options_.failures.empty()) shrink_in_child(seed, how);
+    if (is_shrunk(options_)) shrink_in_child(seed, how);
     ledger_.add_done(seed);
     ++worker.next;
-    start(worker);
+    if (!options_.first_failure) start(worker);
   }
 
   /// Libtorch has run in none of the parent's threads, and shall not.

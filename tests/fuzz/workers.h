@@ -17,6 +17,7 @@ struct RunOptions {
   double time_limit_s = 0;           // 0: none
   std::filesystem::path ledger{};    // empty: none is kept
   std::filesystem::path failures{};  // where failing programs are written
+  bool first_failure = false;        // stop at the first that fails, and leave it as it is
   bool quiet = false;                // no progress line
 };
 

@@ -57,6 +57,11 @@ inline at::Tensor leaf(std::vector<int64_t> sizes, at::ScalarType dtype, bool re
   }
   return tensor.set_requires_grad(requires_grad);
 }
+template <class Make>
+at::Tensor in_inference_mode(const Make& make) {
+  const c10::InferenceMode mode;
+  return make();
+}
 inline at::Tensor apart(const at::Tensor& tensor) {
   return tensor.is_leaf() ? tensor.detach().clone().requires_grad_(tensor.requires_grad())
                           : tensor.clone();
@@ -367,7 +372,7 @@ void write_function(std::ostream& out, const std::string& name, const Function& 
 std::string leaf_text(const ProgramSpec& program, const Leaf& leaf, const std::string& wider,
                       const std::string& requires_grad) {
   std::ostringstream out;
-  out << "leaf({";
+  out << (leaf.inference ? "in_inference_mode([&] { return " : "") << "leaf({";
   for (size_t dim = 0; dim < leaf.sizes.size(); ++dim) {
     out << (dim ? ", " : "") << size_text(program, leaf.sizes[dim]);
     if (dim == 0) out << wider;
@@ -376,7 +381,7 @@ std::string leaf_text(const ProgramSpec& program, const Leaf& leaf, const std::s
       << (leaf.fill == Fill::Special     ? ", Fill::Special"
           : leaf.fill == Fill::LargeMean ? ", Fill::LargeMean"
                                          : "")
-      << ")";
+      << ")" << (leaf.inference ? "; })" : "");
   return out.str();
 }
 
@@ -404,7 +409,7 @@ void write_origin(std::ostream& out, const ProgramSpec& program, const Origin& o
   for (int number = 0; number < count; ++number) {
     const Leaf& leaf = origin.leaves[static_cast<size_t>(number)];
     const bool wider = variation == Variation::Wider && number == 0;
-    const bool flips = variation == Variation::FlipGrad &&
+    const bool flips = variation == Variation::FlipGrad && !leaf.inference &&
                        (at::isFloatingType(leaf.dtype) || at::isComplexType(leaf.dtype));
     out << "    at::Tensor " << variable(number) << " = "
         << leaf_text(
