@@ -472,6 +472,16 @@ TEST(DataSizes, SizesThatNeedNotFitAreRefused) {
   EXPECT_TRUE(has(text, "some sizes that depend on data")) << text;
 }
 
+// Where one row is left, eager's squeeze() takes its dimension, too.
+TEST(DataSizes, ADimensionThatComesAndGoesIsRefused) {
+  std::string line;
+  const std::string text = refusal([&](const Tensors& a) -> Tensors {
+    return line = HERE, Tensors{a[1].nonzero().squeeze() + 1};
+  });
+  EXPECT_TRUE(has(text, "aten.squeeze gives another number of dimensions")) << text;
+  EXPECT_TRUE(has(text, line)) << text;
+}
+
 TEST(DataSizes, GradientsOfGradientsAreRefused) {
   auto compiled = tandem::compile<Tensors(Tensors)>(
       [](const Tensors& a) -> Tensors { return {a[0].index({a[1]}).pow(3)}; });
