@@ -22,7 +22,8 @@ constexpr size_t kFixedRuns = 5, kSpareRuns = 8;
 constexpr size_t kMostSymbols = 256;
 
 constexpr const char* kRemedy =
-    "\n  remedy: ask for x.sym_size(i), compute with that and hand it to ops, or keep the "
+    "\n  remedy: ask for x.sym_size(i) or x.item().toSymInt(), compute with that and hand it to "
+    "ops, or keep the "
     "computation on tensors; or call it outside the compiled function";
 
 std::string symbol_name(size_t index) { return base::str("u", index); }
