@@ -106,6 +106,14 @@ std::vector<MetaResult> bincount(const Args& args, int64_t size) {
   return *rules::answer(contiguous(self, {size}, dtype));
 }
 
+// ---- a number that host code reads and hands on ----
+
+std::optional<DataSize> size_of_number(const Args&) { return DataSize{.what = "the number"}; }
+
+std::vector<MetaResult> as_size(const Args& args, int64_t size) {
+  return *rules::answer(contiguous(*args.tensor("number"), {size, 0}, ScalarType::Byte));
+}
+
 struct Row {
   std::string_view op;
   std::optional<DataSize> (*size)(const Args&);
@@ -118,6 +126,7 @@ constexpr Row kRows[] = {
     {"aten::_unique2", size_of_unique, unique},
     {"aten::repeat_interleave.Tensor", size_of_repeats, repeat_interleave},
     {"aten::bincount", size_of_bincount, bincount},
+    {"tandem::as_size", size_of_number, as_size},
 };
 
 const Row* find_row_of(const c10::OperatorHandle& op) {

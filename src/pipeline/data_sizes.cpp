@@ -5,8 +5,10 @@
 #include "ir/text/op_names.h"
 #include "ops/data_sizes.h"
 #include "runtime/guards/constant_text.h"
+#include "shapes/evaluate.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <span>
 
@@ -20,7 +22,8 @@ constexpr size_t kFixedRuns = 5, kSpareRuns = 8;
 constexpr size_t kMostSymbols = 256;
 
 constexpr const char* kRemedy =
-    "\n  remedy: ask for x.sym_size(i), compute with that and hand it to ops, or keep the "
+    "\n  remedy: ask for x.sym_size(i) or x.item().toSymInt(), compute with that and hand it to "
+    "ops, or keep the "
     "computation on tensors; or call it outside the compiled function";
 
 std::string symbol_name(size_t index) { return base::str("u", index); }
@@ -56,8 +59,15 @@ class Generaliser {
     for (size_t i = 0; i < runs_.size(); ++i) {
       if (!is_alike(runs_[i]) && !runs_[i].sizes.at_an_end) refuse_other(runs_[i]);
     }
-    std::erase_if(runs_, [&](const FurtherRun& one) { return !is_alike(one); });
+    const auto others =
+        std::ranges::stable_partition(runs_, [&](const FurtherRun& one) { return is_alike(one); });
+    const std::vector<FurtherRun> at_ends(std::make_move_iterator(others.begin()),
+                                          std::make_move_iterator(others.end()));
+    runs_.erase(others.begin(), others.end());
     put_expressions();
+    for (const FurtherRun& run : at_ends) {
+      if (run.error.empty()) require_same_results(run);
+    }
   }
 
  private:
@@ -128,6 +138,65 @@ class Generaliser {
                            ir::op_text(mine[at]->op()), " is not always called")
                : std::string("which ops are called depends on a size that depends on data"),
            inside ? mine[at]->location() : ir::Location(), kRemedy);
+  }
+
+  /// Libtorch may take another way to the same, but no result may have other dimensions (`squeeze`
+  /// where a size is 1), nor may what the general recording goes by.
+  void require_same_results(const FurtherRun& run) const {
+    const ir::Graph& graph = run.captured.joint.graph;
+    ir::NodeId theirs = graph.first_node();
+    for (ir::NodeId mine = first_.joint.graph.first_node();
+         mine != ir::kNoNode && theirs != ir::kNoNode;
+         mine = first_.joint.graph.next(mine), theirs = graph.next(theirs)) {
+      const ir::Node &a = first_.joint.graph.node(mine), &b = graph.node(theirs);
+      if (a.kind() != ir::NodeKind::Op || b.kind() != ir::NodeKind::Op) {
+        if (a.kind() != b.kind()) break;
+        continue;
+      }
+      if (a.op().operator_name() != b.op().operator_name()) break;
+      if (ranks_of(first_.joint.graph, a) != ranks_of(graph, b)) refuse_ranks(a);
+    }
+    const auto& results = first_.joint.signature.outputs;
+    const auto& there = run.captured.joint.signature.outputs;
+    bool same = results.size() == there.size();
+    for (size_t i = 0; same && i < results.size(); ++i) {
+      same = (results[i].type == nullptr) == (there[i].type == nullptr);
+      if (same && results[i].type) same = sizes_at(run, *results[i].type) == there[i].type->sizes;
+    }
+    if (!same) {
+      refuse(
+          "a result has other dimensions where a size that depends on data is at the end of its "
+          "range",
+          {}, kRemedy);
+    }
+  }
+
+  static std::vector<int64_t> ranks_of(const ir::Graph& graph, const ir::Node& node) {
+    std::vector<int64_t> ranks;
+    for (ir::ValueId id : node.results()) {
+      const bool is_tensor = id != ir::kNoValue && graph.value(id).tensor_type();
+      ranks.push_back(is_tensor ? graph.value(id).tensor_type()->rank() : -1);
+    }
+    return ranks;
+  }
+
+  [[noreturn]] void refuse_ranks(const ir::Node& node) const {
+    refuse(base::str(ir::op_text(node.op()),
+                     " gives another number of dimensions where a size that depends on data is at "
+                     "the end of its range"),
+           node.location(), "\n  remedy: name the dimension, squeeze(1)");
+  }
+
+  std::vector<ir::Size> sizes_at(const FurtherRun& run, const ir::TensorType& type) const {
+    std::vector<ir::Size> sizes;
+    for (const ir::Size& size : type.sizes) {
+      sizes.emplace_back(shapes::evaluate(size, [&](const std::string& name) {
+        size_t symbol = 0;
+        while (symbol_name(symbol) != name) ++symbol;
+        return run.sizes.drawn.at(symbol).value;
+      }));
+    }
+    return sizes;
   }
 
   void put_expressions() {
@@ -220,12 +289,13 @@ void generalise(Captured& first, const DrawnSizes& sizes,
 }
 
 void refuse_sizes(const std::string& error, const std::string& line) {
-  TANDEM_UNSUPPORTED("trace",
-                     "the function raises an error at some sizes that depend on data and may be "
-                     "right at others",
-                     base::detail_line("at", line), base::detail_line("error", error),
-                     "\n  remedy: make sizes that have to fit from one mask or one index, or call "
-                     "it outside the compiled function");
+  TANDEM_UNSUPPORTED(
+      "trace",
+      "the function raises an error at some sizes that depend on data and may be "
+      "right at others",
+      base::detail_line("at", line, 10), base::detail_line("libtorch", error, 10),
+      "\n  remedy:   make sizes that have to fit from one mask or one index, or call "
+      "it outside the compiled function");
 }
 
 }  // namespace tandem::pipeline

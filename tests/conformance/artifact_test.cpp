@@ -3,6 +3,7 @@
 /// runs them has never traced the program.
 #include "conformance/case.h"
 #include "conformance/compare.h"
+#include "conformance/inputs.h"
 #include "conformance/observe.h"
 #include "pipeline/backward_compiler.h"
 #include "pipeline/pipeline.h"
@@ -62,9 +63,29 @@ struct Item {
   Settings settings;
 };
 
+/// Sizes that depend on data, which the backward needs, too. The second call has other counts.
+Item rows_under_a_mask() {
+  return {"sizes that depend on data",
+          [] {
+            const auto calls = std::make_shared<int64_t>(0);
+            return Program{[calls] {
+                             const at::Tensor x = leaf({6, 4});
+                             const at::Tensor mask = torch::arange(6) < 2 + 3 * (*calls)++ % 5;
+                             return Inputs{{x, mask}, {x}};
+                           },
+                           [](Tensors& a) -> Tensors {
+                             const at::Tensor rows = a[0].index({a[1]});
+                             const at::Tensor places = a[1].nonzero().squeeze(1);
+                             return {torch::zeros({6, 4}).index_add(0, places, rows.exp()),
+                                     rows.sum(0)};
+                           }};
+          },
+          {}};
+}
+
 /// The programs of the chosen cases that a list of tensors calls.
 std::vector<Item> items() {
-  std::vector<Item> found;
+  std::vector<Item> found{rows_under_a_mask()};
   const bool all = std::getenv("ARTIFACTS_OF_ALL_CASES") != nullptr;
   for (const Category& category : all_categories()) {
     for (const Case& one : category.cases) {

@@ -226,6 +226,15 @@ TEST(DataSizes, ASymbolicSizeIsHandedOn) {
   });
 }
 
+TEST(DataSizes, ANumberThatItemReadsIsHandedOn) {
+  expect_one_compile(rows_and_mask, [](const Tensors& a) -> Tensors {
+    const at::Scalar count = a[1].sum().item();
+    const c10::SymInt rows = count.toSymInt();
+    return {torch::zeros_symint({rows, 3}), (a[0] * count).sin(),
+            torch::ones_symint({rows + 2}).sum() * a[0]};
+  });
+}
+
 TEST(DataSizes, ResultsThatAreViews) {
   expect_one_compile(rows_and_mask, [](const Tensors& a) -> Tensors {
     const T in = a[0].index({a[1]}) * 2;
@@ -441,6 +450,29 @@ TEST(DataSizes, ASizeReadAsANumberIsRefusedWithItsLine) {
   }
 }
 
+TEST(DataSizes, ANumberThatSteersHostCodeIsRefused) {
+  const std::string text = refusal([](const Tensors& a) -> Tensors {
+    if (a[1].sum().item<int64_t>() > 0) return {a[0]};
+    return {a[0] * 2};
+  });
+  EXPECT_TRUE(has(text, "the function reads a size that depends on data as a number")) << text;
+  for (const Program& program : std::vector<Program>{
+           [](const Tensors& a) -> Tensors { return {a[1].sum().is_nonzero() ? a[0] : a[0] * 2}; },
+           [](const Tensors& a) -> Tensors { return {a[0] * a[0].sum().item()}; },
+           [](const Tensors& a) -> Tensors { return {a[1].any().item<bool>() ? a[0] : a[0] * 2}; },
+       }) {
+    const std::string other = refusal(program);
+    EXPECT_TRUE(has(other, "item() or a branch on a tensor reads the value")) << other;
+  }
+}
+
+TEST(DataSizes, ANegativeNumberIsNotFollowed) {
+  auto compiled = tandem::compile<Tensors(Tensors)>(
+      [](const Tensors& a) -> Tensors { return {a[0] * a[1].sum().neg().item()}; });
+  const std::string text = error_text<UserError>([&] { compiled(rows_and_mask(0)); });
+  EXPECT_TRUE(has(text, "item() reads -3 in a compiled function")) << text;
+}
+
 // Only what depends on data may not be read.
 TEST(DataSizes, OtherSizesAreRead) {
   expect_one_compile(rows_and_mask, [](const Tensors& a) -> Tensors {
@@ -470,6 +502,16 @@ TEST(DataSizes, SizesThatNeedNotFitAreRefused) {
     return {a[0].select(1, 0).index({a[1]}) + a[0].index({a[0] > 0})};
   });
   EXPECT_TRUE(has(text, "some sizes that depend on data")) << text;
+}
+
+// Where one row is left, eager's squeeze() takes its dimension, too.
+TEST(DataSizes, ADimensionThatComesAndGoesIsRefused) {
+  std::string line;
+  const std::string text = refusal([&](const Tensors& a) -> Tensors {
+    return line = HERE, Tensors{a[1].nonzero().squeeze() + 1};
+  });
+  EXPECT_TRUE(has(text, "aten.squeeze gives another number of dimensions")) << text;
+  EXPECT_TRUE(has(text, line)) << text;
 }
 
 TEST(DataSizes, GradientsOfGradientsAreRefused) {

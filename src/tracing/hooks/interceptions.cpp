@@ -4,6 +4,7 @@
 #include "libtorch/node_names.h"
 #include "ops/op_row.h"
 #include "ops/op_table.h"
+#include "ops/own/as_size.h"
 #include "ops/own/bernoulli_like.h"
 #include "tracing/hooks/determinant.h"
 #include "tracing/hooks/equality.h"
@@ -95,6 +96,25 @@ std::any refuse_unknown_classes(BoxedCall& call) {
 std::any renew_histories(BoxedCall& call) {
   if (is_forward(call)) call.recording->inputs().renew_histories();
   return {};
+}
+
+/// Only what the user's code asks itself: how libtorch goes on with a number, nobody sees.
+bool hand_on_number(BoxedCall& call) {
+  const std::shared_ptr<DataSizes>& sizes = call.recording->data_sizes();
+  const at::Tensor number = call.operand(0).toTensor();
+  if (!sizes || !is_traced(number) || number.numel() != 1 || !number.is_cpu() ||
+      !c10::isIntegralType(number.scalar_type(), /*includeBool=*/false) ||
+      !sizes->is_asked_by_op(call.recording->lines().entry())) {
+    return false;
+  }
+  torch::jit::Stack stack{number};
+  ops::kAsSize.handle().callBoxed(stack);
+  const at::Tensor sized = stack[0].toTensor();
+  const TracedTensor& traced =
+      *as_traced(at::functionalization::impl::from_functional_tensor(sized));
+  call.answer(
+      c10::IValue(size_for_user(sizes, traced.value(), traced.meta().type->sizes[0].value())));
+  return true;
 }
 
 bool give_back(BoxedCall&) { return true; }
@@ -408,6 +428,12 @@ constexpr Interception kRows[] = {
      .fits = is_any,
      .before = renew_histories,
      .why = "Outside, a view of what was written has a new grad_fn when it is used again."},
+    {.name = "hand on a number",
+     .stop = Stop::Lifting,
+     .ops = "aten::item",
+     .instead = hand_on_number,
+     .why = "A whole number that the function reads and hands to ops goes through the graph as the "
+            "size of an empty tensor."},
     {.name = "memory of the host",
      .stop = Stop::Lifting,
      .ops = "aten::empty.memory_format",

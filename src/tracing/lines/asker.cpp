@@ -15,8 +15,9 @@ namespace {
 
 /// Functions through which everybody asks, as their names are mangled. A program that inlines none
 /// of them may run libtorch's copy.
-constexpr std::string_view kWays[] = {"_ZNK2at10TensorBase", "_ZNK2at6Tensor", "_ZN2at8indexing",
-                                      "_ZNK3c1010TensorImpl", "_ZN3c1010TensorImpl"};
+constexpr std::string_view kWays[] = {
+    "_ZNK2at10TensorBase", "_ZNK2at6Tensor",        "_ZN2at8indexing", "_ZNK3c1010TensorImpl",
+    "_ZN3c1010TensorImpl", "_ZN2at4_ops4item4call", "_ZN3c104impl",    "_ZNK3c1010Dispatcher"};
 
 bool is_core(const LoadedObject& object) {
   const std::string_view path(object.path);

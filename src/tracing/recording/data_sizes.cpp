@@ -120,10 +120,8 @@ class SizeNode final : public c10::SymNodeImpl {
     sizes_->note_reads(of_, {__builtin_frame_address(0), __builtin_return_address(0)});
     return number_ != 0;
   }
-  __attribute__((noinline)) std::optional<int64_t> maybe_as_int() override {
-    const EntryFrame by{__builtin_frame_address(0), __builtin_return_address(0)};
-    return sizes_->is_asked(by) ? std::nullopt : std::optional(number_);
-  }
+  /// Whoever needs the number guards.
+  std::optional<int64_t> maybe_as_int() override { return std::nullopt; }
   /// Nothing is known of it.
   bool statically_known_true(const char*, int64_t) override { return false; }
   /// The kernel checks it, whenever it runs.
@@ -188,12 +186,17 @@ bool DataSizes::is_asked(const EntryFrame& by) const {
   return running_ > 0 && ops_ == 0 && asked_by_user(by);
 }
 
+bool DataSizes::is_asked_by_op(const EntryFrame& by) const {
+  return running_ > 0 && ops_ == 1 && asked_by_user(by);
+}
+
 void DataSizes::note_read(ir::ValueId value, const EntryFrame& by) {
   if (is_asked(by)) reads_.push_back({value, lines_.line_of_call(by)});
 }
 
+/// Of a symbolic integer, which ops are never given: whoever asks does it for the user's code.
 void DataSizes::note_reads(const std::vector<ir::ValueId>& values, const EntryFrame& by) {
-  if (!is_asked(by)) return;
+  if (running_ == 0 || ops_ > 0) return;
   const ir::Location line = lines_.line_of_call(by);
   for (ir::ValueId value : values) reads_.push_back({value, line});
 }

@@ -62,6 +62,8 @@ class DataSizes {
   void note_read_by_op(ir::ValueId value);
   /// Whether the user's code asks: it is running, outside of ops.
   bool is_asked(const EntryFrame& by) const;
+  /// Whether it asks by the op that is under way, and was entered at this frame.
+  bool is_asked_by_op(const EntryFrame& by) const;
 
   /// The user's function, or autograd on its behalf, runs while it lives.
   class UsersCode {

@@ -157,6 +157,18 @@ Arguments masked_index_put(Random& random) {
   return {self, at::ones({3}, at::kBool), indices, at::rand({3})};
 }
 
+Arguments index_put(Random& random) {
+  at::Tensor self = random.tensor({5, 4}, at::kFloat);
+  c10::List<std::optional<at::Tensor>> indices({random.tensor({5}, at::kFloat).gt(0)});
+  return {self, indices, at::rand({4}), random.integer(0, 1) == 1};
+}
+
+Arguments index_put_impl(Random& random) {
+  Arguments arguments = index_put(random);
+  arguments.push_back(false);
+  return arguments;
+}
+
 Arguments repeat_interleave(Random& random) {
   int64_t count = random.integer(1, 4);
   return {at::full({count}, 2, at::kLong), 2 * count};
@@ -262,6 +274,8 @@ const Case kCases[] = {
     {"flip", flip},
     {"im2col", im2col},
     {"index_add", index_add},
+    {"index_put", index_put},
+    {"_index_put_impl", index_put_impl},
     {"index_reduce", index_reduce},
     {"index_select", index_select},
     {"native_channel_shuffle", channel_shuffle},

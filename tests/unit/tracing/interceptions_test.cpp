@@ -152,6 +152,21 @@ void renew_histories_of_views() {
               trace->stand_ins()[0].histories[1]);
 }
 
+void hand_on_a_number() {
+  detail::Flat arguments;
+  arguments.tensors.push_back(torch::full({}, 3, at::kLong));
+  Trace trace(arguments, InputOptions{.names = {"argument"}});
+  trace.recording().draw_data_sizes(0);
+  const auto function = [](const detail::Flat& arguments) {
+    const c10::SymInt size = arguments.tensors[0].item().toSymInt();
+    detail::Flat results;
+    results.tensors.push_back(at::zeros_symint({size}, at::TensorOptions()));
+    return results;
+  };
+  trace.run(function);
+  EXPECT_EQ(ops_in(trace.recording().graph()), (Ops{"tandem.as_size", "aten.zeros"}));
+}
+
 void memory_of_the_host() {
   const auto fill = [](const T& x) { return x + torch::tensor(std::vector<float>{3, 4}); };
   EXPECT_EQ(recorded(torch::ones({2}), fill), (Ops{"constant", "aten.add.Tensor"}));
@@ -648,6 +663,7 @@ const std::map<std::string_view, void (*)()>& tests() {
       {"check the classes in the graph", check_the_classes_in_the_graph},
       {"refuse unknown classes", refuse_unknown_classes},
       {"renew histories of views", renew_histories_of_views},
+      {"hand on a number", hand_on_a_number},
       {"memory of the host", memory_of_the_host},
       {"give back", give_back},
       {"resize memory of the host", resize_memory_of_the_host},
