@@ -25,6 +25,12 @@ std::vector<Op> pattern_ops() {
   std::vector<Op> all;
   add(all, LeafViews,
       {OP("leaf.part", nullptr, kView, x.narrow(0, i, j).view(s).requires_grad_())});
+  add(all, EntryReuse, {OP("as_integers", nullptr, kView | kNoGradient, x.detach().view(t))});
+  // What the backward reads is the leaf's memory, seen otherwise than the leaf sees it.
+  add(all, SetData,
+      {OP("square.flat", floating, kPlain, x.flatten() * x.flatten()),
+       OP("square.unsqueezed", floating, kPlain, x.unsqueeze(0) * x.unsqueeze(0)),
+       OP("square.transposed", matrix, kPlain, x.t() * x.t())});
   add(all, MixedBackward,
       {OP("custom.mixes", floating, kCustom, MixesGradients::apply(x)),
        OP("custom.divides", same_sizes, kCustom, DividesGradients::apply(x, y)),
@@ -221,6 +227,17 @@ std::vector<Op> pattern_ops() {
       {OP("custom.counts", write_in_backward, kCustom | kInPlace, CountsBackwards::apply(y, x)),
        OP("custom.averages", write_in_backward, kCustom | kInPlace,
           AveragesGradients::apply(y, x))});
+  add(all, SpreadNumbers,
+      {OP("spread.dot", floating, kRounds, at::dot(x.flatten(), x.flatten()) * 0.01),
+       OP("spread.mean", floating, kRounds, x.mean() * 2),
+       OP("spread.number", spread, kPlain, x.flatten().select(0, 0).expand(y.sizes()) * c),
+       OP("spread.add", spread, kPlain, y + x.flatten().select(0, 0).expand(y.sizes()) * c),
+       OP("spread.back", spread, kRounds,
+          y.sin() + at::dot(y.sin().flatten(), y.sin().flatten()).expand(y.sizes()) * (c * 0.01)),
+       OP("spread.where", spread, kDiscontinuous,
+          at::where(y > 0, y, x.flatten().select(0, 0).expand(y.sizes()) + c)),
+       OP("spread.sin", spread, kRounds,
+          (x.flatten().select(0, 0).expand(y.sizes()) + c).sin() * y)});
   return all;
 }
 
