@@ -60,7 +60,7 @@ void make_parts_origin(Draft& draft, Origin& origin) {
     origin.given.push_back(narrow.results[0]);
   }
   // No call can be compiled that writes such memory: refusals have to do with how arguments lie.
-  if (draft.random.percent(20)) {
+  if (draft.random.percent(40)) {
     add("as_integers", origin.given.back()).dtype =
         draft.dtype == at::kDouble ? at::kLong : at::kInt;
     origin.given.push_back(origin.statements.back().results[0]);
