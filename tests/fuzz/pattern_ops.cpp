@@ -235,6 +235,7 @@ std::vector<Op> pattern_ops() {
   add(all, SpreadNumbers,
       {OP("spread.dot", floating, kRounds, at::dot(x.flatten(), x.flatten()) * 0.01),
        OP("spread.mean", floating, kRounds, x.mean() * 2),
+       OP("spread.short", floating, kPlain, (x.to(at::kBFloat16) + 1) * 0.7),
        OP("spread.number", spread, kPlain, x.flatten().select(0, 0).expand(y.sizes()) * c),
        OP("spread.add", spread, kPlain, y + x.flatten().select(0, 0).expand(y.sizes()) * c),
        OP("spread.back", spread, kRounds,
