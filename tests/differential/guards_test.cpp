@@ -406,6 +406,40 @@ TEST(Guards, WhereAnArgumentLiesIsNotWatched) {
   EXPECT_THROW(checked(memory.slice(0, 3, 7)), UserError);
 }
 
+TEST(Guards, AnArgumentThatTheFunctionReshapesStaysWhereItLies) {
+  const auto turned = compile([](const T& x) {
+    x.t_();
+    return x * 2;
+  });
+  const T memory = torch::arange(20.);
+  const auto part = [&](int64_t from) { return memory.narrow(0, from, 6).view({2, 3}); };
+  for (const int64_t from : {0, 4, 4, 10}) {
+    const T x = part(from), expected = part(from).t();
+    EXPECT_TRUE(turned(x).equal(expected * 2));
+    EXPECT_TRUE(x.equal(expected)) << x;
+    EXPECT_EQ(x.storage_offset(), from);
+  }
+  EXPECT_EQ(turned.stats().variants, 3);
+  // What stays as it is may lie anywhere.
+  const auto still = compile([](const T& x) { return x.t() * 2; });
+  for (const int64_t from : {0, 4}) still(part(from));
+  EXPECT_EQ(still.stats().variants, 1);
+}
+
+TEST(Guards, AnArgumentThatGetsTheMemoryOfAnother) {
+  const auto given = compile([](const T& x, const T& y) {
+    x.set_(y);
+    return x + 1;
+  });
+  const T memory = torch::arange(20.);
+  for (const int64_t from : {0, 7}) {
+    const T x = torch::ones({4}), y = memory.narrow(0, from, 4);
+    EXPECT_TRUE(given(x, y).equal(y + 1));
+    EXPECT_TRUE(x.equal(y)) << x;
+    EXPECT_EQ(x.storage_offset(), from);
+  }
+}
+
 TEST(Guards, CompiledFunctionInsideACompiledFunctionIsInlined) {
   auto inner = compile([](const T& x) { return x.exp(); });
   auto outer = compile([&](const T& x) { return inner(x) * 2; });

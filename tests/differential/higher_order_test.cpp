@@ -64,6 +64,29 @@ TEST(HigherOrder, GradientPenalty) {
   });
 }
 
+/// The gradient of the tangent is one number, expanded and conjugated: kernels read a copy of it.
+TEST(HigherOrder, ACopyIntoALazyConjugate) {
+  expect_twins_agree([](Twin& twin) {
+    auto copy = twin.compile([](const Tensor& x, const Tensor& y) { return y.copy_(x); });
+    for (int step = 0; step < 3; ++step) {
+      const Tensor x = torch::randn({}, at::kComplexFloat).requires_grad_();
+      const Tensor y = torch::randn({1, 2}, at::kComplexFloat).conj();
+      const Tensor tangent = torch::randn({1, 2}, at::kComplexFloat).requires_grad_();
+      const Tensor out = copy(x, y);
+      Tensor gradient;
+      try {
+        gradient = grad({out}, {x}, {tangent}, true, true)[0];
+      } catch (const UserError&) {  // no copy of y has been kept
+        EXPECT_EQ(step, 0);
+      }
+      if (step == 0) continue;
+      twin.record("gradient", gradient);
+      twin.record("gradient of the tangent",
+                  grad({gradient}, {tangent}, {torch::ones({}, at::kComplexFloat)})[0]);
+    }
+  });
+}
+
 TEST(HigherOrder, HessianVectorProduct) {
   expect_twins_agree([](Twin& twin) {
     auto f = twin.compile([](const Tensor& x) { return (x.sin() * x.prod(0)).exp().sum(); });

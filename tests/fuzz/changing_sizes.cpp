@@ -186,8 +186,9 @@ bool runs_at(const ProgramSpec& program, const Sizes& sizes) {
 
 void leave_sizes_to_others(PatternSet& patterns) {
   using enum ProgramPattern;
-  for (const ProgramPattern other : {EntryReuse, LeafViews, LazyViews, LargeMean, SetData,
-                                     NewHistories, RefusedData, InferenceTensors, BackwardWrites}) {
+  for (const ProgramPattern other :
+       {EntryReuse, LeafViews, LazyViews, LargeMean, SetData, NewHistories, RefusedData,
+        InferenceTensors, BackwardWrites, SpreadNumbers}) {
     if (patterns.contains(other)) patterns.erase(ChangingSizes);
   }
 }

@@ -442,7 +442,8 @@ void drop_second_order(Observation& observation) {
 std::string refused_for_another(const ProgramSpec& spec, Instance& compiled,
                                 const conformance::Call& call, int number,
                                 const Settings& settings) {
-  if (spec.variation != Variation::Apart || spec.host_changes || number >= kCallsApart) return {};
+  // Later refusals may come from what earlier calls have written.
+  if (spec.variation != Variation::Apart || spec.host_changes || number != 1) return {};
   const auto observe = [&](Instance& instance, const conformance::Call& way) {
     instance.prepare(number);
     return conformance::observe({[&] { return instance.inputs(); }, {}}, way, number, settings);

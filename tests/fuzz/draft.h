@@ -15,6 +15,8 @@
 namespace tandem::fuzz {
 
 inline constexpr int64_t kLargestNumel = 36;
+/// So large that kernels hold back what spreads a single number over as many.
+inline constexpr int64_t kSpreadNumel = 256;
 
 /// What is left of the rules in programs that break them on purpose.
 struct Limits {

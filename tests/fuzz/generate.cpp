@@ -36,6 +36,10 @@ void heed_patterns(Draft& draft) {
     draft.dtype = at::kFloat;
     draft.weights[Reduction] += 3;
   }
+  if (draft.has(ProgramPattern::SpreadNumbers)) {
+    draft.limits.numel = kSpreadNumel;
+    draft.weights[Pointwise] += 3;
+  }
   draft.program.host_changes = draft.has(ProgramPattern::HostState);
   draft.program.new_histories = draft.has(ProgramPattern::NewHistories);
   draft.limits.empty = draft.has(ProgramPattern::Empties);
@@ -120,7 +124,9 @@ ProgramSpec make(Draft& draft) {
   draft.may_raise = draft.random.percent(3) || draft.has(ProgramPattern::UnfitNumbers) ||
                     draft.has(ProgramPattern::RefusedData) ||
                     draft.has(ProgramPattern::InferenceTensors);
-  make_function(draft, draft.program.function, live, draft.random.between(2, 14));
+  const bool is_long = draft.has(ProgramPattern::SpreadNumbers);
+  make_function(draft, draft.program.function, live,
+                is_long ? draft.random.between(6, 18) : draft.random.between(2, 14));
   make_further(draft, first_closed, live);
   leave_traces(draft, live);
   return draft.program;

@@ -59,6 +59,12 @@ void make_parts_origin(Draft& draft, Origin& origin) {
     narrow.k = narrow.j + height;
     origin.given.push_back(narrow.results[0]);
   }
+  // No call can be compiled that writes such memory: refusals have to do with how arguments lie.
+  if (draft.random.percent(40)) {
+    add("as_integers", origin.given.back()).dtype =
+        draft.dtype == at::kDouble ? at::kLong : at::kInt;
+    origin.given.push_back(origin.statements.back().results[0]);
+  }
   if (draft.random.percent(40)) {
     Leaf other = whole;
     other.sizes[0] = height;
@@ -165,6 +171,10 @@ void make_origin(Draft& draft, Origin& origin, int64_t leaves) {
     for (Leaf& leaf : origin.leaves) {
       if (draft.random.percent(70)) leaf.fill = Fill::Special;
     }
+  }
+  if (draft.has(ProgramPattern::SpreadNumbers) && &origin == &draft.program.arguments) {
+    origin.leaves[0].dtype = draft.dtype;
+    origin.leaves[0].sizes = {8, draft.random.between(16, 24)};
   }
   if (draft.has(ProgramPattern::InferenceTensors)) {
     for (Leaf& leaf : origin.leaves) {

@@ -25,6 +25,12 @@ std::vector<Op> pattern_ops() {
   std::vector<Op> all;
   add(all, LeafViews,
       {OP("leaf.part", nullptr, kView, x.narrow(0, i, j).view(s).requires_grad_())});
+  add(all, EntryReuse, {OP("as_integers", nullptr, kView | kNoGradient, x.detach().view(t))});
+  // What the backward reads is the leaf's memory, seen otherwise than the leaf sees it.
+  add(all, SetData,
+      {OP("square.flat", floating, kPlain, x.flatten() * x.flatten()),
+       OP("square.unsqueezed", floating, kPlain, x.unsqueeze(0) * x.unsqueeze(0)),
+       OP("square.transposed", matrix, kPlain, x.t() * x.t())});
   add(all, MixedBackward,
       {OP("custom.mixes", floating, kCustom, MixesGradients::apply(x)),
        OP("custom.divides", same_sizes, kCustom, DividesGradients::apply(x, y)),
@@ -63,8 +69,13 @@ std::vector<Op> pattern_ops() {
       {OP("scalar", scalar, kNoGradient, at::scalar_tensor(c, at::TensorOptions(t))),
        OP("to.half", floating, kDiscontinuous, x.to(at::kHalf)),
        OP("to.short", floating, kDiscontinuous, x.to(at::kBFloat16)),
-       OP("scalar.mul", with_scalar, kPlain, y * x), OP("mul.scalar", with_scalar, kPlain, x * y),
-       OP("scalar.add", with_scalar, kPlain, y + x), OP("scalar.sub", with_scalar, kPlain, y - x),
+       OP("short.erf", floating, kRounds, x.to(at::kBFloat16).erf()),
+       OP("short.exp2", floating, kRounds, x.to(at::kBFloat16).exp2()),
+       OP("short.pow", floating, kRounds, x.to(at::kBFloat16).abs().pow(2.3)),
+       OP("scalar.mul", with_scalar, kPlain, y * x),
+       OP("mul.scalar", with_scalar, kPlain, x * y),
+       OP("scalar.add", with_scalar, kPlain, y + x),
+       OP("scalar.sub", with_scalar, kPlain, y - x),
        OP("sub.scalar", with_scalar, kPlain, x.sub(y, 2)),
        OP("scalar.div", with_scalar, kPlain, y / (x * x + 1)),
        OP("scalar.maximum", with_scalar, kEitherZero, at::maximum(y, x)),
@@ -221,6 +232,18 @@ std::vector<Op> pattern_ops() {
       {OP("custom.counts", write_in_backward, kCustom | kInPlace, CountsBackwards::apply(y, x)),
        OP("custom.averages", write_in_backward, kCustom | kInPlace,
           AveragesGradients::apply(y, x))});
+  add(all, SpreadNumbers,
+      {OP("spread.dot", floating, kRounds, at::dot(x.flatten(), x.flatten()) * 0.01),
+       OP("spread.mean", floating, kRounds, x.mean() * 2),
+       OP("spread.short", floating, kPlain, (x.to(at::kBFloat16) + 1) * 0.7),
+       OP("spread.number", spread, kPlain, x.flatten().select(0, 0).expand(y.sizes()) * c),
+       OP("spread.add", spread, kPlain, y + x.flatten().select(0, 0).expand(y.sizes()) * c),
+       OP("spread.back", spread, kRounds,
+          y.sin() + at::dot(y.sin().flatten(), y.sin().flatten()).expand(y.sizes()) * (c * 0.01)),
+       OP("spread.where", spread, kDiscontinuous,
+          at::where(y > 0, y, x.flatten().select(0, 0).expand(y.sizes()) + c)),
+       OP("spread.sin", spread, kRounds,
+          (x.flatten().select(0, 0).expand(y.sizes()) + c).sin() * y)});
   return all;
 }
 

@@ -1,6 +1,7 @@
 #include "fuzz/patterns.h"
 
 #include "fuzz/changing_sizes.h"
+#include "fuzz/draft.h"
 
 #include <algorithm>
 #include <cmath>
@@ -438,6 +439,14 @@ bool sizes_only(Chooser& chooser, Statement& statement) {
   statement.sizes = some ? chooser.value(*some).sizes().vec() : Sizes{2, 3};
   statement.dtype = some ? chooser.value(*some).scalar_type() : at::kDouble;
   return true;
+}
+bool spread(Chooser& chooser, Statement& statement) {
+  if (!floating(chooser, statement) || x_of(chooser, statement).numel() == 0) return false;
+  const auto y = chooser.pick([](const at::Tensor& tensor) {
+    return is_floating(tensor) && tensor.numel() > kLargestNumel;
+  });
+  if (y) statement.operands.push_back(*y);
+  return y.has_value();
 }
 bool scalar(Chooser& chooser, Statement& statement) {
   constants(chooser, statement);

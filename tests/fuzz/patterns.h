@@ -64,6 +64,7 @@ bool permutation(Chooser& chooser, Statement& statement);  // x, s: an order of 
 bool range(Chooser& chooser, Statement& statement);        // x, i: dimension, j..k: part of it
 bool strided(Chooser& chooser, Statement& statement);      // x, s: sizes; i, j: strides, k: offset
 bool sizes_only(Chooser& chooser, Statement& statement);
+bool spread(Chooser& chooser, Statement& statement);  // x anything, y large, both floating
 bool scalar(Chooser& chooser, Statement& statement);  // c, t: a number of any dtype
 bool with_scalar(Chooser& chooser,
                  Statement& statement);  // x: 16 bits; y: no dimensions, any dtype

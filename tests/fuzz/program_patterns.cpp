@@ -52,6 +52,8 @@ constexpr std::array kPatterns = {
                "tensors made in inference mode, viewed, written and read outside of it"},
     PatternRow{ProgramPattern::BackwardWrites, "backward_writes", false,
                "custom functions whose backward writes a tensor that the function may write, too"},
+    PatternRow{ProgramPattern::SpreadNumbers, "spread_numbers", true,
+               "large tensors, and single numbers that come from them and are spread over them"},
 };
 
 }  // namespace

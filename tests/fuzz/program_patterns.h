@@ -27,7 +27,8 @@ enum class ProgramPattern {
   NewHistories,
   RefusedData,
   InferenceTensors,
-  BackwardWrites
+  BackwardWrites,
+  SpreadNumbers
 };
 
 using PatternSet = std::set<ProgramPattern>;

@@ -32,11 +32,20 @@ bool conforms(const at::Tensor& tensor, const ir::TensorType& type) {
   return true;
 }
 
+/// One element of each that lie at one place.
+at::Tensor without_repeats(at::Tensor tensor, const ir::TensorType& type) {
+  for (int64_t dim = 0; dim < tensor.dim(); ++dim) {
+    if (type.strides[static_cast<size_t>(dim)].value() == 0 && tensor.size(dim) > 1)
+      tensor = tensor.narrow(dim, 0, 1);
+  }
+  return tensor;
+}
+
 /// The tensor, or a copy that lies as the graph says. Kernels have its strides in their code.
 at::Tensor conforming(const at::Tensor& tensor, const ir::TensorType& type) {
   if (!tensor.defined() || conforms(tensor, type)) return tensor;
   at::Tensor copy = at::empty_strided(type.static_sizes(), type.static_strides(), tensor.options());
-  copy.copy_(tensor);
+  without_repeats(copy, type).copy_(without_repeats(tensor, type));
   return copy;
 }
 
@@ -171,7 +180,9 @@ void RunState::copy_inputs_again() {
   for (size_t i : copied_inputs_) {
     const c10::IValue& given = slots_[static_cast<size_t>(list_.inputs[i])];
     c10::IValue& copy = slots_[static_cast<size_t>(list_.readable_inputs[i].slot)];
-    if (given.isTensor() && copy.isTensor()) copy.toTensor().copy_(given.toTensor());
+    if (!given.isTensor() || !copy.isTensor()) continue;
+    const ir::TensorType& type = *list_.readable_inputs[i].type;
+    without_repeats(copy.toTensor(), type).copy_(without_repeats(given.toTensor(), type));
   }
 }
 

@@ -111,6 +111,11 @@ void Guards::add_trace(const Joint& joint, const ir::Signature& signature,
   bool offsets_count = ops::counts_from_storage_start(joint.graph);
   for (const ir::ViewReplay& replay : joint.signature.replays)
     offsets_count = offsets_count || ops::counts_from_storage_start(replay.graph);
+  // What a call reshapes gets the offset that it had after the trace.
+  for (const ir::InputFacts& facts : signature.inputs) {
+    offsets_count =
+        offsets_count || facts.metadata_changed || facts.storage == ir::StorageChange::Replaced;
+  }
   if (!offsets_count) return;
   for (const at::Tensor& tensor : lifted_) lifted_offsets_.push_back(tensor.storage_offset());
   for (const at::Tensor& tensor : arguments.tensors) {
