@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "joint/build_joint.h"
 #include "libtorch/tensor_hooks.h"
+#include "ops/reads.h"
 #include "partition/carry_sizes.h"
 #include "partition/direct_reads.h"
 #include "partition/finish_split.h"
@@ -113,6 +114,19 @@ uint64_t shape_free_hash(const Joint& joint, std::span<const detail::Constant> r
     if (!runtime::varies(result)) hash.add(runtime::constant_text(result));
   }
   return hash.value();
+}
+
+bool counts_from_storage_start(const Joint& joint) {
+  const auto counts = [](const ir::ViewReplay& replay) {
+    return ops::counts_from_storage_start(replay.graph);
+  };
+  // What a call reshapes gets the offset that it had after the trace.
+  const auto is_reshaped = [](const ir::InputFacts& facts) {
+    return facts.metadata_changed || facts.storage == ir::StorageChange::Replaced;
+  };
+  return ops::counts_from_storage_start(joint.graph) ||
+         std::ranges::any_of(joint.signature.replays, counts) ||
+         std::ranges::any_of(joint.signature.inputs, is_reshaped);
 }
 
 /// `draws`: which numbers stand for sizes that depend on data (`tracing::DataSizes`).
@@ -319,10 +333,13 @@ Prepared prepare_entry(const std::shared_ptr<const Program>& program, const deta
     counts.unnamed_training = unnamed_training(captured.run.calls, options);
   try {
     const std::vector<partition::DirectReads> reads = partition::direct_reads(captured.joint);
+    // Before the passes: a view that nobody reads is left out, and raises where it does not fit.
+    const bool counts_offsets = counts_from_storage_start(captured.joint);
     run_passes(captured.joint.graph, chosen_decompositions(options), options.rounding, log,
                captured.run.happened);
     Split split = cut(captured.joint, options, log);
     guards.add_trace(captured.joint, split.signature, arguments);
+    if (counts_offsets) guards.watch_offsets(arguments);
     std::vector<partition::ReadAs> after_exchange =
         partition::reads_after_exchange(reads, captured.joint, split);
     return {.backend = std::move(backend),

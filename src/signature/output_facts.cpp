@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "libtorch/node_names.h"
+#include "ops/op_table.h"
 #include "signature/storage_of.h"
 #include "tracing/recording/operand_text.h"
 #include "tracing/recording/traced_tensor.h"
@@ -172,7 +173,7 @@ class Reader {
   void place_on_base(const at::Tensor& tensor, int64_t index, ir::OutputFacts& facts) {
     const at::Tensor root = root_of(tensor);
     const bool secret = storage_of(root) == storage_of(tensor) && is_secret_view(root);
-    const ir::ValueId value = secret ? tracing::current_value(root) : base_value(tensor);
+    const ir::ValueId value = secret ? tracing::current_value(root) : own_memory(tensor);
     const auto [it, is_new] =
         base_of_storage_.try_emplace(storage_of(tensor), signature_.bases.size());
     if (is_new) {
@@ -211,17 +212,37 @@ class Reader {
     }
   }
 
-  /// The result of a product of more than two dimensions is an _unsafe_view: functionalization
-  /// takes it for a view of the product, autograd does not. Its gradients come together there.
+  /// What reshape() has copied, and a product of more than two dimensions, is an _unsafe_view:
+  /// functionalization takes it for a view of the copy, autograd does not. Its gradients come
+  /// together there, and what is detached of it counts versions together with it.
   bool is_secret_view(const at::Tensor& tensor) const {
-    if (tensor.is_view() || !tensor.requires_grad() || tensor.is_leaf()) return false;
+    if (tensor.is_view()) return false;
     const ir::ValueId value = tracing::current_value(tensor);
-    if (value == ir::kNoValue || graph_.value(value).is_input()) return false;
+    return value != ir::kNoValue && is_secret_view(value, base_value(tensor));
+  }
+  bool is_secret_view(ir::ValueId value, ir::ValueId of) const {
+    if (graph_.value(value).is_input()) return false;
     const ir::Node& node = graph_.node(graph_.value(value).producer());
     if (node.kind() != ir::NodeKind::Op || node.op().operator_name().name != "aten::_unsafe_view")
       return false;
     const auto* source = node.operands()[0].get_if<ir::ValueId>();
-    return source != nullptr && *source == base_value(tensor);
+    return source != nullptr && *source == of;
+  }
+
+  /// The memory that a tensor shows, as autograd knows it: behind a secret view nobody sees it.
+  ir::ValueId own_memory(const at::Tensor& tensor) const {
+    const ir::ValueId base = base_value(tensor);
+    for (ir::ValueId value = tracing::current_value(tensor);
+         value != base && !graph_.value(value).is_input();) {
+      if (is_secret_view(value, base)) return value;
+      const ir::Node& node = graph_.node(graph_.value(value).producer());
+      const auto* source =
+          node.operands().empty() ? nullptr : node.operands()[0].get_if<ir::ValueId>();
+      if (node.kind() != ir::NodeKind::Op || !ops::info(node.op()).is_view || source == nullptr)
+        break;
+      value = *source;
+    }
+    return base;
   }
 
   using Wholes = std::unordered_map<const c10::StorageImpl*, at::Tensor>;

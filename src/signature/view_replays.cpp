@@ -6,6 +6,7 @@
 #include "ops/op_table.h"
 #include "signature/input_facts.h"
 #include "signature/storage_of.h"
+#include "tracing/inputs/lost_history.h"
 #include "tracing/recording/traced_tensor.h"
 #include "tracing/recording/tracing_state.h"
 
@@ -38,6 +39,15 @@ ir::ValueId add_detach(ir::Graph& graph, ir::ValueId value) {
       .add_op({.op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::detach", ""),
                .operands = {value},
                .results = {graph.value(value).type()}})
+      .results()[0];
+}
+
+ir::ValueId add_strided(ir::Graph& graph, ir::ValueId value, const ir::TensorType& type,
+                        int64_t offset) {
+  return graph
+      .add_op({.op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::as_strided", ""),
+               .operands = {value, type.sizes, type.strides, ir::Size(offset)},
+               .results = {ir::Type(std::make_shared<const ir::TensorType>(type))}})
       .results()[0];
 }
 
@@ -87,9 +97,15 @@ bool has_path(const ir::Graph& graph, const SameViews& same, ir::ValueId root, i
 }
 
 /// The memory that a traced tensor shows, as a whole.
-ir::ValueId whole_of(const at::Tensor& tensor) {
-  auto* storage = static_cast<at::functionalization::FunctionalStorageImpl*>(storage_of(tensor));
-  return tracing::current_value(storage->base());
+const at::Tensor& memory_of(const at::Tensor& tensor) {
+  return static_cast<at::functionalization::FunctionalStorageImpl*>(storage_of(tensor))->base();
+}
+ir::ValueId whole_of(const at::Tensor& tensor) { return tracing::current_value(memory_of(tensor)); }
+
+/// Whether both take the numbers in their memory for the same.
+bool reads_alike(const at::Tensor& a, const at::Tensor& b) {
+  return a.scalar_type() == b.scalar_type() && a.is_conj() == b.is_conj() &&
+         a.is_neg() == b.is_neg();
 }
 
 /// Builds one replay graph. Results of one `split` keep their common origin; two outputs that are
@@ -103,6 +119,17 @@ class Builder {
         replay_.graph
             .add_input(recorded.value(root).tensor_type(), ir::Descriptor::user_input(0), "source")
             .id();
+  }
+
+  /// The call leaves what the views are taken of in another shape. A strided view of that has the
+  /// shape in which they were taken.
+  void take_from(const ir::TypePtr& left, int64_t offset) {
+    const ir::TypePtr& type = recorded_.value(root_).tensor_type();
+    replay_.graph = ir::Graph();
+    replay_.graph.set_name("views");
+    const ir::ValueId input =
+        replay_.graph.add_input(left, ir::Descriptor::user_input(0), "source").id();
+    source_ = add_strided(replay_.graph, input, *type, offset);
   }
 
   void set_source(ir::CallTensor source, bool as_found, bool detached) {
@@ -241,11 +268,22 @@ class Replays {
   }
 
   /// Replays a result from a base that was reshaped in place, by its strides: the sizes of the base
-  /// do not matter.
+  /// do not matter. What reads the memory otherwise (conjugated, as parts of complex numbers) is
+  /// taken by its own ops of the base as it was.
   void replay_by_strides(int64_t base, const at::Tensor& result, ir::ValueId value, size_t index) {
     const int64_t source = reading_.signature.bases[static_cast<size_t>(base)].output;
-    const ir::ValueId whole =
-        tracing::current_value(trace_.results().tensors[static_cast<size_t>(source)]);
+    const at::Tensor& left = trace_.results().tensors[static_cast<size_t>(source)];
+    const ir::ValueId whole = tracing::current_value(left);
+    if (!reads_alike(result, left)) {
+      const ir::ValueId root = reading_.bases[static_cast<size_t>(base)].value;
+      require_path(root, value, index);
+      Builder builder(graph_, same_, root);
+      builder.set_source(ir::CallTensor::base(base), false, false);
+      builder.take_from(graph_.value(whole).tensor_type(), memory_of(result).storage_offset());
+      builder.add_output(value, static_cast<int64_t>(index), result.is_view(), first_like(index));
+      reading_.signature.replays.push_back(builder.take());
+      return;
+    }
     const ir::TypePtr& type = graph_.value(value).tensor_type();
     ir::ViewReplay replay;
     replay.source = ir::CallTensor::base(base);
@@ -254,11 +292,7 @@ class Replays {
         replay.graph
             .add_input(graph_.value(whole).tensor_type(), ir::Descriptor::user_input(0), "source")
             .id();
-    const ir::Node& view = replay.graph.add_op(
-        {.op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::as_strided", ""),
-         .operands = {input, type->sizes, type->strides, ir::Size(result.storage_offset())},
-         .results = {ir::Type(type)}});
-    ir::ValueId made = view.results()[0];
+    ir::ValueId made = add_strided(replay.graph, input, *type, result.storage_offset());
     if (!result.is_view()) made = add_detach(replay.graph, made);
     replay.graph.add_output(made, ir::Descriptor::output(static_cast<int64_t>(index)));
     reading_.signature.replays.push_back(std::move(replay));
@@ -463,15 +497,18 @@ class Replays {
     return signature::has_path(graph_, same_, root, value);
   }
 
+  void require_path(ir::ValueId root, ir::ValueId value, size_t index) const {
+    if (has_path(root, value)) return;
+    TANDEM_UNSUPPORTED("signature", "output ", index,
+                       " shares memory with an input or another output in a way that view ops "
+                       "do not explain",
+                       base::detail_line("at", trace_.line_of(trace_.results().tensors[index])),
+                       "\n  remedy: return a copy of it (clone())");
+  }
+
   void replay(ir::CallTensor source, bool as_found, ir::ValueId root, ir::ValueId value,
               size_t index, bool detached = false) {
-    if (!has_path(root, value)) {
-      TANDEM_UNSUPPORTED("signature", "output ", index,
-                         " shares memory with an input or another output in a way that view ops "
-                         "do not explain",
-                         base::detail_line("at", trace_.line_of(trace_.results().tensors[index])),
-                         "\n  remedy: return a copy of it (clone())");
-    }
+    require_path(root, value, index);
     // What is detached has a handle of its own, its views with it.
     const std::tuple key{source.kind, source.index, as_found, detached ? first_like(index) + 1 : 0};
     auto it = builders_.find(key);

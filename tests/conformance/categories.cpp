@@ -48,6 +48,7 @@ std::vector<Category> all_categories() {
       written_places(),
       view_histories(),
       parted_results(),
+      view_memory(),
   };
 }
 

@@ -49,6 +49,7 @@ Category synthetic_base();
 Category tangents();
 Category tracing_front_end();
 Category view_histories();
+Category view_memory();
 Category written_aliases();
 Category written_places();
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 namespace tandem::conformance {
@@ -241,12 +242,25 @@ bool is_modified(const Record& record) {
                                               record.text.find(kViewModified) != std::string::npos);
 }
 
-const Record* find(const Observation& observation, std::string_view what) {
-  for (const Record& record : observation.records) {
-    if (record.what == what) return &record;
+/// What was seen of one call, by name: programs with many results have a thousand records.
+class Seen {
+ public:
+  explicit Seen(const Observation& observation) : records(observation.records) {
+    for (const Record& record : records) by_name_.try_emplace(record.what, &record);
   }
-  return nullptr;
-}
+
+  const std::vector<Record>& records;
+
+  const Record* find(std::string_view what) const {
+    const auto found = by_name_.find(what);
+    return found == by_name_.end() ? nullptr : found->second;
+  }
+
+ private:
+  std::unordered_map<std::string_view, const Record*> by_name_{};
+};
+
+const Record* find(const Seen& seen, std::string_view what) { return seen.find(what); }
 
 /// Eager raises since a tensor that it saved was written. A compiled call that did not have to save
 /// it may answer instead, if the answer is that from before the write.
@@ -278,8 +292,7 @@ bool answers_unharmed(const Record& error, const Found& compiled, const Settings
 
 /// Where a backward computes values again from what the caller has written since the call: it
 /// answered before.
-bool finds_write_of_source(const Record& error, const Observation& compiled,
-                           const Settings& settings) {
+bool finds_write_of_source(const Record& error, const Seen& compiled, const Settings& settings) {
   if (settings.undefined_gradients && is_modified(error)) return true;
   if (!settings.recomputes || !is_modified(error) || !error.what.ends_with(kWhen)) return false;
   return find(compiled, error.what.substr(0, error.what.size() - kWhen.size())) == nullptr;
@@ -287,8 +300,7 @@ bool finds_write_of_source(const Record& error, const Observation& compiled,
 
 /// Results that are views in eager only, of memory that nobody holds, and that no gradient
 /// concerns.
-std::vector<std::string> gradients_that_are_views(const Observation& eager,
-                                                  const Observation& compiled,
+std::vector<std::string> gradients_that_are_views(const Seen& eager, const Seen& compiled,
                                                   const Settings& settings) {
   std::vector<std::string> names;
   if (!settings.inner_gradients) return names;
@@ -306,7 +318,7 @@ std::vector<std::string> gradients_that_are_views(const Observation& eager,
 
 /// backward() runs formulas, too, that lead to no tensor which the caller can reach: to a leaf that
 /// the function made and dropped. In a compiled call they do not exist, and cannot raise.
-bool raises_unseen(const Observation& eager, const std::vector<std::string>& unharmed) {
+bool raises_unseen(const Seen& eager, const std::vector<std::string>& unharmed) {
   const Record* error = find(eager, kBackward);
   if (error == nullptr || error->text == "none") return false;
   return std::ranges::none_of(eager.records, [&](const Record& record) {
@@ -317,7 +329,7 @@ bool raises_unseen(const Observation& eager, const std::vector<std::string>& unh
 }
 
 /// A backward that raises has reached some leaves before, in no promised order.
-void forget_what_it_reached(const Observation& eager, const Observation& compiled, Found& found) {
+void forget_what_it_reached(const Seen& eager, const Seen& compiled, Found& found) {
   if (find(eager, kBackward) == nullptr && find(compiled, kBackward) == nullptr) return;
   for (const Record& record : eager.records) {
     if (!record.what.starts_with("grad() of ")) continue;
@@ -331,7 +343,7 @@ void forget_what_it_reached(const Observation& eager, const Observation& compile
 
 /// Eager meets the writes first, or an op without derivative; a compiled call raises what it would
 /// have raised before the writes.
-bool raises_as_before(const Record& error, const Record& compiled, const Observation& eager,
+bool raises_as_before(const Record& error, const Record& compiled, const Seen& eager,
                       const Settings& settings) {
   if (!is_modified(error) || !error.what.ends_with(kWhen)) return false;
   const Record* before = find(eager, error.what.substr(0, error.what.size() - kWhen.size()));
@@ -340,13 +352,17 @@ bool raises_as_before(const Record& error, const Record& compiled, const Observa
 }
 
 /// For the engine, what the caller computes from a result of a call lies between it and every input
-/// of the call. Where the result does not lead to the input that is asked for, it runs in vain.
-bool raises_on_a_way_of_ours(const Record& error, const Observation& eager) {
+/// of the call. Where the result does not lead to the input that is asked for, it runs in vain, and
+/// raises as it does in eager if all inputs are asked for.
+bool raises_on_a_way_of_ours(const Record& error, const Seen& eager) {
   constexpr std::string_view kAlone = " alone";
   const size_t alone = error.what.find(kAlone);
   if (!is_modified(error) || alone == std::string::npos) return false;
   const std::string of = error.what.substr(0, alone + kAlone.size()) + " in ";
   const bool later = error.what.ends_with(kWhen);
+  const Record* in_all =
+      find(eager, error.what.substr(0, alone) + std::string(later ? kWhen : std::string_view()));
+  if (in_all != nullptr && is_modified(*in_all)) return true;
   return std::ranges::any_of(eager.records, [&](const Record& record) {
     return record.what.starts_with(of) && record.what.ends_with(kWhen) == later &&
            record.text == "undefined";
@@ -356,7 +372,7 @@ bool raises_on_a_way_of_ours(const Record& error, const Observation& eager) {
 /// Nor does it matter to the engine that a result does not lead to an input: what lies behind the
 /// input runs, too, in vain. Where something was written that it has saved, eager raises for what
 /// does lead to it.
-bool raises_behind_an_input(const Record& error, const Observation& eager) {
+bool raises_behind_an_input(const Record& error, const Seen& eager) {
   if (!is_modified(error) || !error.what.starts_with("gradient of ")) return false;
   const bool later = error.what.ends_with(kWhen);
   const std::string of = error.what.substr(0, error.what.size() - (later ? kWhen.size() : 0));
@@ -375,8 +391,7 @@ bool raises_behind_an_input(const Record& error, const Observation& eager) {
 
 /// A view of a view that was renewed shows nothing of that but in its gradients: in eager none in
 /// the argument, which is itself a view and was rewritten.
-bool leads_past_argument(const Record& gradient, const Observation& eager,
-                         const Observation& compiled) {
+bool leads_past_argument(const Record& gradient, const Seen& eager, const Seen& compiled) {
   constexpr std::string_view kOf = "gradient of result ", kIn = " in argument ";
   const size_t in = gradient.what.find(kIn);
   if (!gradient.what.starts_with(kOf) || in == std::string::npos || gradient.text != "undefined")
@@ -393,7 +408,7 @@ bool leads_past_argument(const Record& gradient, const Observation& eager,
 
 /// A view that was renewed, as its base was written: in eager it no longer leads to an argument
 /// that is itself a view of that base. Here it does: the gradient in the argument is defined.
-bool has_renewed_views(const Observation& eager, const Observation& compiled) {
+bool has_renewed_views(const Seen& eager, const Seen& compiled) {
   if (std::ranges::any_of(eager.records, [&](const Record& record) {
         return leads_past_argument(record, eager, compiled);
       })) {
@@ -410,12 +425,13 @@ bool has_renewed_views(const Observation& eager, const Observation& compiled) {
   return false;
 }
 
-std::vector<std::string> differences(const Observation& eager, const Observation& compiled,
+std::vector<std::string> differences(const Observation& of_eager, const Observation& of_compiled,
                                      const Settings& settings) {
+  const Seen eager(of_eager), compiled(of_compiled);
   std::vector<std::string> all;
-  const bool as_eager = settings.kernels_raise && !compiled.refused && eager.touched;
-  if (compiled.touched && !as_eager) {
-    all.push_back("the call raised, but it has changed the " + compiled.touched_what);
+  const bool as_eager = settings.kernels_raise && !of_compiled.refused && of_eager.touched;
+  if (of_compiled.touched && !as_eager) {
+    all.push_back("the call raised, but it has changed the " + of_compiled.touched_what);
   }
   Found found;
   for (const Record& record : compiled.records) found[record.what] = &record;
@@ -484,8 +500,8 @@ std::vector<std::string> differences(const Observation& eager, const Observation
       continue;
     } else if (settings.second_zeros_may_be_undefined && is_of_second_order(record) &&
                (record.text == "undefined" || is_nearly_zero(record.value, settings))) {
-      continue;                           // no first gradient depends on anything
-    } else if (compiled.error.empty()) {  // a call that raised shows nothing else
+      continue;                              // no first gradient depends on anything
+    } else if (of_compiled.error.empty()) {  // a call that raised shows nothing else
       text = "only eager shows " + record.what + ": " + record.text;
     }
     if (!text.empty() && all.size() < kDifferencesShown) all.push_back(std::move(text));
@@ -496,7 +512,7 @@ std::vector<std::string> differences(const Observation& eager, const Observation
         (record->text == "undefined" || is_zero(record->value))) {
       continue;
     }
-    if (eager.error.empty() && ++shown <= kDifferencesShown) {
+    if (of_eager.error.empty() && ++shown <= kDifferencesShown) {
       all.push_back("only compiled shows " + what + ": " + record->text);
     }
   }

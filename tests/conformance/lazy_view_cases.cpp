@@ -195,6 +195,44 @@ Category lazy_views() {
                         const at::Tensor y = a[0] * 2, z = at::_neg_view(y);
                         return {z.tril_()};
                       }),
+              {"ops that do not say that they give views copy in inference mode",
+               [](Session& session) {
+                 for (const auto& view : {conj, negated}) {
+                   session.judge(
+                       lazy(view, false),
+                       [](Tensors& a) -> Tensors {
+                         at::atleast_3d(a[0]).mul_(2);
+                         at::broadcast_tensors({a[0], a[0]})[1].mul_(2);
+                         return {a[0] * 3};
+                       },
+                       in_inference_mode());
+                 }
+               }},
+              {"ops that say so give views in inference mode",
+               [](Session& session) {
+                 for (const auto& view : {conj, negated}) {
+                   session.judge(
+                       lazy(view, false),
+                       [](Tensors& a) -> Tensors {
+                         a[0].reshape({3, 2}).mul_(2);
+                         return {a[0] * 3};
+                       },
+                       in_inference_mode());
+                 }
+               }},
+              judged("lazy views of a result that is transposed afterwards", lazy(conj, false),
+                     [](Tensors& a) -> Tensors {
+                       const at::Tensor y = a[0].conj_physical();
+                       const at::Tensor lazy = y.conj().unsqueeze(0).select(0, 0);
+                       return {lazy, at::_neg_view(y), y.t_()};
+                     }),
+              judged("parts of a result that is transposed afterwards", lazy(conj, false),
+                     [](Tensors& a) -> Tensors {
+                       const at::Tensor y = a[0].conj_physical();
+                       const at::Tensor parts = at::view_as_real(y), part = at::imag(y.conj());
+                       y.unsqueeze_(0);
+                       return {parts, part, y};
+                     }),
           }};
 }
 

@@ -74,7 +74,9 @@ void leave_traces(Draft& draft, const Tensors& live) {
   if (random.percent(4)) {
     std::vector<int> leaves;
     for (size_t index = 0; index < draft.program.arguments.given.size(); ++index) {
-      if (live[index].is_leaf() && live[index].requires_grad() && is_alone(draft, live, index))
+      // A view says that it is a leaf until it is asked for the history that a write has given it.
+      if (live[index].is_leaf() && live[index].requires_grad() && !live[index].grad_fn() &&
+          is_alone(draft, live, index))
         leaves.push_back(static_cast<int>(index));
     }
     if (!leaves.empty()) end_with("requires_grad_.off", {random.one_of(leaves)});

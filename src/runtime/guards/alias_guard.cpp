@@ -7,6 +7,8 @@
 
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+
 namespace tandem::runtime {
 namespace {
 
@@ -21,9 +23,17 @@ int64_t creation_of(const at::Tensor& tensor) {
   return static_cast<int64_t>(autograd::impl::get_view_autograd_meta(tensor)->get_creation_meta());
 }
 
+/// Whether the history with which the call leaves the input depends on its being a view. Of members
+/// of a group the group knows.
+bool view_counts(const ir::Signature& signature, size_t input) {
+  const ir::InputFacts& facts = signature.inputs[input];
+  return signature.training && facts.duplicate_of < 0 && facts.version_delta != 0 &&
+         (facts.requires_grad || facts.requires_grad_after) && !signature.is_view_of_group(input);
+}
+
 }  // namespace
 
-AliasGuard::AliasGuard(const ir::Signature& signature, const std::vector<GroupRow>& groups,
+AliasGuard::AliasGuard(const ir::Signature& signature, const Rows& rows,
                        std::span<const at::Tensor* const> inputs, std::vector<std::string> names)
     : training_(signature.training),
       lifted_count_(static_cast<size_t>(signature.lifted_count)),
@@ -34,24 +44,18 @@ AliasGuard::AliasGuard(const ir::Signature& signature, const std::vector<GroupRo
     if (first && (facts.data_written || facts.storage != ir::StorageChange::None))
       written_.push_back(i);
     if (first && facts.version_delta != 0) moved_.push_back(i);
-    // A view whose version moves has more histories than the writes that autograd sees would give
-    // it.
-    const bool is_view = facts.histories > 1 + facts.history_changed;
-    if (first && training_ && facts.version_delta != 0 && facts.requires_grad && !facts.is_leaf &&
-        facts.requires_grad_after && !signature.is_view_of_group(i) &&
-        (is_view || facts.histories == 1)) {
-      known_views_.push_back({i, is_view});
-    }
+    if (view_counts(signature, i))
+      known_views_.push_back({i, std::ranges::count(rows.views, static_cast<int64_t>(i)) > 0});
     group_of_input_.push_back(first ? facts.group
                                     : group_of_input_[static_cast<size_t>(facts.duplicate_of)]);
     const int64_t same = facts.duplicate_of >= 0 ? facts.duplicate_of : facts.counter_of;
     counter_of_input_.push_back(same < 0 ? i : counter_of_input_[static_cast<size_t>(same)]);
   }
-  for (size_t i = 0; i < groups.size(); ++i) {
+  for (size_t i = 0; i < rows.groups.size(); ++i) {
     const ir::GroupFacts& facts = signature.groups[i];
     Group& group = groups_.emplace_back();
-    group = {.members = groups[i].members, .is_root = facts.is_root, .offset = facts.offset};
-    if (groups[i].base) group.base.emplace(*groups[i].base);
+    group = {.members = rows.groups[i].members, .is_root = facts.is_root, .offset = facts.offset};
+    if (rows.groups[i].base) group.base.emplace(*rows.groups[i].base);
   }
   if (!watches()) return;
   for (size_t i = 0; i < lifted_count_; ++i)
@@ -71,6 +75,15 @@ std::vector<GroupRow> AliasGuard::rows_of(const ir::Signature& signature,
     if (facts.is_root) row.base = TensorGuard(ops::root_of(first)).row();
   }
   return rows;
+}
+
+std::vector<int64_t> AliasGuard::views_of(const ir::Signature& signature,
+                                          std::span<const at::Tensor* const> inputs) {
+  std::vector<int64_t> views;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (view_counts(signature, i) && inputs[i]->is_view()) views.push_back(static_cast<int64_t>(i));
+  }
+  return views;
 }
 
 std::optional<std::string> AliasGuard::mismatch(std::span<const at::Tensor* const> inputs) const {

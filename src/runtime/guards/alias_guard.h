@@ -19,12 +19,20 @@ namespace tandem::runtime {
 class AliasGuard {
  public:
   AliasGuard() = default;
-  /// `groups` are those of the trace. `inputs` need only begin with the lifted tensors; they are in
-  /// the order of the signature, as are `names`.
-  AliasGuard(const ir::Signature& signature, const std::vector<GroupRow>& groups,
+  /// What is to be known of the inputs of the trace.
+  struct Rows {
+    const std::vector<GroupRow>& groups;
+    const std::vector<int64_t>& views;
+  };
+  /// `inputs` need only begin with the lifted tensors; they are in the order of the signature, as
+  /// are `names`.
+  AliasGuard(const ir::Signature& signature, const Rows& rows,
              std::span<const at::Tensor* const> inputs, std::vector<std::string> names);
   /// How the groups of a signature lie in the inputs of the trace.
   static std::vector<GroupRow> rows_of(const ir::Signature& signature,
+                                       std::span<const at::Tensor* const> inputs);
+  /// Which inputs are views, of those that need a gradient and whose version the call moves.
+  static std::vector<int64_t> views_of(const ir::Signature& signature,
                                        std::span<const at::Tensor* const> inputs);
 
   bool watches() const { return !written_.empty() || !moved_.empty(); }
@@ -52,8 +60,8 @@ class AliasGuard {
   std::vector<std::string> names_;
   std::vector<size_t> written_;  // inputs whose data the call writes
   std::vector<size_t> moved_;    // inputs whose version counter it moves
-  /// Those of them of which the trace has shown whether they are views: a view has another history
-  /// after any write.
+  /// Those of them that need a gradient: a view has another history after any write, and what the
+  /// function takes of it is a view of its base.
   struct KnownView {
     size_t input = 0;
     bool is_view = false;

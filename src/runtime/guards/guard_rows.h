@@ -59,6 +59,8 @@ struct GuardRows {
   std::vector<int64_t> closed_over{};                  // arguments that are closed over, too
   std::vector<int64_t> lifted_offsets{}, argument_offsets{};
   std::vector<GroupRow> groups{};
+  std::vector<int64_t>
+      views{};  // inputs that came as views, of those whose history may depend on it
 };
 
 // ---- their text ----
@@ -98,7 +100,8 @@ constexpr auto fields(const GuardRows*) {
       Field{"closes_over", &F::closes_over}, Field{"guard_on", &F::guard_on},
       Field{"lifted", &F::lifted}, Field{"shared_storage", &F::shared_storage},
       Field{"closed_over", &F::closed_over}, Field{"lifted_offsets", &F::lifted_offsets},
-      Field{"argument_offsets", &F::argument_offsets}, Field{"groups", &F::groups});
+      Field{"argument_offsets", &F::argument_offsets}, Field{"groups", &F::groups},
+      Field{"views", &F::views});
 }
 
 }  // namespace tandem::runtime

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/same_bits.h"
 #include "ops/effect_marks.h"
-#include "ops/reads.h"
 #include "runtime/guards/constant_text.h"
 #include "runtime/guards/sizes_key.h"
 
@@ -107,16 +106,11 @@ void Guards::add_trace(const Joint& joint, const ir::Signature& signature,
   std::vector<std::string> names = add_signature(signature);
   const Inputs inputs = inputs_of(arguments);
   groups_ = AliasGuard::rows_of(signature, inputs);
-  aliases_ = AliasGuard(signature, groups_, inputs, std::move(names));
-  bool offsets_count = ops::counts_from_storage_start(joint.graph);
-  for (const ir::ViewReplay& replay : joint.signature.replays)
-    offsets_count = offsets_count || ops::counts_from_storage_start(replay.graph);
-  // What a call reshapes gets the offset that it had after the trace.
-  for (const ir::InputFacts& facts : signature.inputs) {
-    offsets_count =
-        offsets_count || facts.metadata_changed || facts.storage == ir::StorageChange::Replaced;
-  }
-  if (!offsets_count) return;
+  views_ = AliasGuard::views_of(signature, inputs);
+  aliases_ = AliasGuard(signature, {groups_, views_}, inputs, std::move(names));
+}
+
+void Guards::watch_offsets(const detail::Flat& arguments) {
   for (const at::Tensor& tensor : lifted_) lifted_offsets_.push_back(tensor.storage_offset());
   for (const at::Tensor& tensor : arguments.tensors) {
     argument_offsets_.push_back(tensor.defined() ? tensor.storage_offset() : 0);
@@ -154,6 +148,7 @@ Guards::Guards(const GuardRows& rows, const ir::Signature& signature,
       guard_on_(std::move(watched.guard_on)),
       guard_value_(rows.guard_on),
       groups_(rows.groups),
+      views_(rows.views),
       lifted_offsets_(rows.lifted_offsets),
       argument_offsets_(rows.argument_offsets),
       were_loaded_(true) {
@@ -202,7 +197,7 @@ Guards::Guards(const GuardRows& rows, const ir::Signature& signature,
   }
   Inputs inputs;
   for (const at::Tensor& tensor : lifted_) inputs.push_back(&tensor);
-  aliases_ = AliasGuard(signature, groups_, inputs, std::move(names));
+  aliases_ = AliasGuard(signature, {groups_, views_}, inputs, std::move(names));
 }
 
 GuardRows Guards::rows() const {
@@ -215,7 +210,8 @@ GuardRows Guards::rows() const {
                  .guard_on = guard_value_,
                  .lifted_offsets = lifted_offsets_,
                  .argument_offsets = argument_offsets_,
-                 .groups = groups_};
+                 .groups = groups_,
+                 .views = views_};
   for (const TensorGuard& guard : arguments_) rows.arguments.push_back(guard.row());
   for (const Handle& handle : handles_) rows.closes_over.push_back(handle.text);
   for (const TensorGuard& guard : lifted_guards_) rows.lifted.push_back(guard.row());

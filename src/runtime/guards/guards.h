@@ -46,6 +46,8 @@ class Guards {
   /// After the trace: what it found, and the arguments that it ran on. Of `joint` the lifted
   /// tensors are one handle, the caller keeps it for the entry.
   void add_trace(const Joint& joint, const ir::Signature& signature, const detail::Flat& arguments);
+  /// The function has counted places from the beginning of memory (`as_strided`).
+  void watch_offsets(const detail::Flat& arguments);
 
   /// Guards of another process, on the objects of this one.
   Guards(const GuardRows& rows, const ir::Signature& signature, std::vector<at::Tensor> lifted,
@@ -151,6 +153,7 @@ class Guards {
   std::vector<std::vector<size_t>> shared_storage_;  // groups of lifted tensors on one storage
   std::vector<size_t> input_arguments_;  // per input behind the lifted ones: the argument it is
   std::vector<GroupRow> groups_;
+  std::vector<int64_t> views_;
   AliasGuard aliases_;
   std::vector<int64_t> lifted_offsets_, argument_offsets_;  // empty: nothing depends on them
   /// An argument that the function also closes over. Weak: arguments are not kept, and an address

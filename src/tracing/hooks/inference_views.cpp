@@ -2,12 +2,19 @@
 
 #include "libtorch/error_texts.h"
 #include "ops/op_table.h"
+#include "tracing/inputs/inputs.h"
+#include "tracing/recording/recording.h"
 #include "tracing/recording/tensors_of.h"
 #include "tracing/recording/traced_tensor.h"
 #include "tracing/recording/tracing_state.h"
 
+#include <ATen/ops/resolve_conj.h>
+#include <ATen/ops/resolve_neg.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <vector>
 
 namespace tandem::tracing {
 namespace {
@@ -32,6 +39,42 @@ bool shows(const BoxedCall& call, const c10::Storage& memory) {
 }
 
 }  // namespace
+
+bool meets_lazy_fallbacks(const c10::OperatorHandle& op) {
+  const auto has = [&](c10::DispatchKey key) { return op.hasKernelForDispatchKey(key); };
+  return has(c10::DispatchKey::CompositeImplicitAutograd) &&
+         !(has(c10::DispatchKey::Conjugate) && has(c10::DispatchKey::Negative)) &&
+         std::ranges::none_of(op.schema().arguments(), [](const c10::Argument& argument) {
+           return argument.alias_info() != nullptr;
+         });
+}
+
+std::any resolve_in_inference_mode(BoxedCall& call) {
+  const bool by_caller =
+      call.recording->has_inputs() && call.recording->inputs().in_inference_mode();
+  if (!by_caller && !c10::InferenceMode::is_enabled()) return {};
+  const auto resolved = [&](const at::Tensor& tensor) {
+    const auto falls_back = [&](c10::DispatchKey key) {
+      return !call.op.hasKernelForDispatchKey(key);
+    };
+    at::Tensor plain = tensor;
+    if (!plain.defined()) return plain;
+    if (plain.is_neg() && falls_back(c10::DispatchKey::Negative)) plain = at::resolve_neg(plain);
+    if (plain.is_conj() && falls_back(c10::DispatchKey::Conjugate)) plain = at::resolve_conj(plain);
+    return plain;
+  };
+  for (size_t i = call.first; i < call.stack.size(); ++i) {
+    c10::IValue& value = call.stack[i];
+    if (value.isTensor()) {
+      value = resolved(value.toTensor());
+    } else if (value.isTensorList()) {
+      std::vector<at::Tensor> tensors = value.toTensorVector();
+      for (at::Tensor& tensor : tensors) tensor = resolved(tensor);
+      value = c10::List<at::Tensor>(tensors);
+    }
+  }
+  return {};
+}
 
 bool call_in_inference_mode(BoxedCall& call) {
   if (!c10::InferenceMode::is_enabled()) return false;

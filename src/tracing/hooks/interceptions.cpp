@@ -6,6 +6,7 @@
 #include "ops/op_table.h"
 #include "ops/own/as_size.h"
 #include "ops/own/bernoulli_like.h"
+#include "shapes/reach.h"
 #include "tracing/hooks/determinant.h"
 #include "tracing/hooks/equality.h"
 #include "tracing/hooks/inference_views.h"
@@ -18,6 +19,7 @@
 #include "tracing/hooks/view_inverses.h"
 #include "tracing/hooks/write_checks.h"
 #include "tracing/inputs/inputs.h"
+#include "tracing/inputs/lost_history.h"
 #include "tracing/recording/operand_text.h"
 #include "tracing/recording/recorder.h"
 #include "tracing/recording/recording.h"
@@ -117,6 +119,23 @@ bool hand_on_number(BoxedCall& call) {
   return true;
 }
 
+bool is_composite(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+}
+
+bool may_give_views(const c10::OperatorHandle& op) {
+  return ops::info(op).is_view || is_composite(op);
+}
+
+void keep_views_without_base(BoxedCall& call, std::any&) {
+  for (const c10::IValue& result : call.operands()) {
+    for_each_tensor(result, [](const at::Tensor& tensor) {
+      if (tensor.defined()) keep_view_without_base(tensor);
+    });
+  }
+}
+
 bool give_back(BoxedCall&) { return true; }
 
 std::any draw_in_order(BoxedCall& call) {
@@ -127,6 +146,32 @@ std::any draw_in_order(BoxedCall& call) {
 std::any leave_out_offset(BoxedCall& call) {
   c10::IValue& offset = call.stack.back();
   if (offset.isInt() && offset.toInt() == call.operand(0).toTensor().storage_offset()) offset = {};
+  return {};
+}
+
+std::any count_from_memory(BoxedCall& call) {
+  const TracedTensor* traced = as_traced(call.operand(0).toTensor());
+  c10::IValue& offset = call.stack.back();
+  if (call.recording == nullptr || !call.recording->has_inputs() || traced == nullptr ||
+      !offset.isInt())
+    return {};
+  const int64_t before = call.recording->inputs().offset_of_memory(traced->value());
+  if (before == 0) return {};
+  const size_t sizes = call.operands().size() - 3;
+  const int64_t first = offset.toInt() - before;
+  const int64_t end = first + shapes::reach(call.operand(sizes).toIntVector(),
+                                            call.operand(sizes + 1).toIntVector());
+  const ir::TensorType& type = *traced->meta().type;
+  if (first < 0 || end > shapes::reach(type.static_sizes(), type.static_strides())) {
+    TANDEM_UNSUPPORTED("trace",
+                       "a strided view shows more of the memory of an input than the input, which "
+                       "the function has written",
+                       "\n  sizes:  ", at::IntArrayRef(call.operand(sizes).toIntVector()),
+                       "\n  value:  at offset ", offset.toInt(), " of the memory",
+                       "\n  remedy: take the view before the write, or pass the tensor that owns "
+                       "the memory");
+  }
+  offset = first;
   return {};
 }
 
@@ -186,11 +231,6 @@ bool batch_norm(BoxedCall& call) {
     give(at::_native_batch_norm_legit(input, weight, bias, training, momentum, eps));
   }
   return true;
-}
-
-bool is_composite(const c10::OperatorHandle& op) {
-  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
-         !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
 }
 
 std::any allow_view(BoxedCall& call) {
@@ -450,6 +490,13 @@ constexpr Interception kRows[] = {
      .before = note_resized,
      .after = resize_host_memory,
      .why = "Autograd looks at the size of the real tensor where a custom function returns it."},
+    {.name = "views whose base may give up its gradient",
+     .stop = Stop::Lifting,
+     .ops = "ops whose result may be a view",
+     .fits = may_give_views,
+     .after = keep_views_without_base,
+     .why = "The function may write a view of a leaf and then switch off the gradient of the leaf. "
+            "libtorch cannot make the history of the view anew then, by the op that takes it."},
     {.name = "lift",
      .stop = Stop::Lifting,
      .ops = "every op",
@@ -562,6 +609,13 @@ constexpr Interception kRows[] = {
      .before = note_matrix,
      .after = give_both_formulas,
      .why = "libtorch chooses the formula of the derivative by data."},
+    {.name = "copies in inference mode",
+     .stop = Stop::Lifting,
+     .ops = "ops that libtorch makes of others, and that do not say that they give views",
+     .fits = meets_lazy_fallbacks,
+     .before = resolve_in_inference_mode,
+     .why = "Without autograd, lazy conjugates and negations are resolved before the op is made of "
+            "others. A trace has autograd on, without grad mode."},
     {.name = "views in inference mode",
      .stop = Stop::Lifting,
      .ops = "every op",
@@ -616,6 +670,13 @@ constexpr Interception kRows[] = {
      .why = "Functionalization takes a written view back to its base by the inverse of each view "
             "op. The memory is written where it is; the value that stands for it may be laid out "
             "otherwise, and view would raise."},
+
+    {.name = "count from the memory that came in",
+     .stop = Stop::BeforeRecording,
+     .ops = "aten::as_strided aten::as_strided_scatter",
+     .before = count_from_memory,
+     .why = "An offset counts from the beginning of the memory of an input. What was written since "
+            "has memory of its own, which begins where the input does."},
 
     {.name = "real and complex numbers within a write",
      .stop = Stop::BeforeRecording,

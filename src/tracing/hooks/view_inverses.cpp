@@ -1,7 +1,10 @@
 #include "tracing/hooks/view_inverses.h"
 
 #include "libtorch/view_metas.h"
+#include "tracing/inputs/inputs.h"
+#include "tracing/recording/recording.h"
 #include "tracing/recording/tensors_of.h"
+#include "tracing/recording/traced_tensor.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/ops/as_strided_scatter.h>
@@ -16,6 +19,14 @@ namespace {
 
 namespace functionalization = at::functionalization;
 using libtorch::ViewOp;
+
+/// Offsets count from the beginning of the memory that came in.
+int64_t before_memory_of(const at::Tensor& base) {
+  const TracedTensor* traced = as_traced(base);
+  Recording* recording = current_recording();
+  if (traced == nullptr || recording == nullptr || !recording->has_inputs()) return 0;
+  return recording->inputs().offset_of_memory(traced->value());
+}
 
 /// Several views, one after the other, as one with an exact inverse.
 class InPlace : public functionalization::ViewMeta {
@@ -38,9 +49,9 @@ class InPlace : public functionalization::ViewMeta {
     }
     // Where several elements lie at one place, this is refused when it is recorded.
     const at::Tensor view = forward(base);
-    const std::optional<int64_t> offset = view.storage_offset() == base.storage_offset()
-                                              ? std::nullopt
-                                              : std::optional<int64_t>(view.storage_offset());
+    std::optional<int64_t> offset;
+    if (view.storage_offset() != base.storage_offset())
+      offset = view.storage_offset() + before_memory_of(base);
     return at::as_strided_scatter(base, mutated_view, view.sizes(), view.strides(), offset);
   }
 

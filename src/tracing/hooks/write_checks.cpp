@@ -30,8 +30,22 @@ bool has_tag(const c10::OperatorHandle& op, at::Tag tag) {
   return std::find(tags.begin(), tags.end(), tag) != tags.end();
 }
 
+/// Of the value: what an input says of itself counts from the memory that came in, what views of it
+/// say from the memory that they show now.
+int64_t offset_of(const at::Tensor& tensor) {
+  return at::functionalization::impl::isFunctionalTensor(tensor)
+             ? at::functionalization::impl::from_functional_tensor(tensor).storage_offset()
+             : tensor.storage_offset();
+}
+
+shapes::StridedView place_of(const at::Tensor& tensor) {
+  shapes::StridedView place = ops::place_of(tensor);
+  place.offset = offset_of(tensor);
+  return place;
+}
+
 bool is_same_view(const at::Tensor& a, const at::Tensor& b) {
-  if (a.sizes() != b.sizes() || a.storage_offset() != b.storage_offset() || a.dtype() != b.dtype())
+  if (a.sizes() != b.sizes() || offset_of(a) != offset_of(b) || a.dtype() != b.dtype())
     return false;
   // Of a dimension with one element the stride means nothing, and a trace may have another.
   for (int64_t dim = 0; dim < a.dim(); ++dim) {
@@ -50,8 +64,7 @@ void catch_up(const at::Tensor& tensor) {
 bool overlaps_in_part(const at::Tensor& written, const at::Tensor& read) {
   if (written.is_same(read) || !written.storage().is_alias_of(read.storage())) return false;
   if (!written.is_non_overlapping_and_dense() || !read.is_non_overlapping_and_dense()) return false;
-  return !is_same_view(written, read) &&
-         shapes::may_overlap(ops::place_of(written), ops::place_of(read));
+  return !is_same_view(written, read) && shapes::may_overlap(place_of(written), place_of(read));
 }
 
 /// The same for an op that does not even read what it writes, element by element.
@@ -121,7 +134,7 @@ void check_operand(const BoxedCall& call, const at::Tensor& written, const at::T
   if (effect == Effect::Raises) return require_apart(overlaps(written, read));
   if (effect == Effect::RaisesInPart) return require_apart(overlaps_in_part(written, read));
   if (!written.storage().is_alias_of(read.storage()) ||
-      !shapes::may_overlap(ops::place_of(written), ops::place_of(read)))
+      !shapes::may_overlap(place_of(written), place_of(read)))
     return;
   TANDEM_UNSUPPORTED("trace", ir::op_text(call.op),
                      " writes into one of its operands, and its kernel would read what it has "
@@ -161,9 +174,11 @@ bool will_require_grad(const BoxedCall& call) {
 
 /// It is no input of the graph, which counts as the number that it holds.
 void refuse_wrapped_number(const at::Tensor& written) {
-  if (!written.defined() || written.is_meta() ||
-      !written.unsafeGetTensorImpl()->is_wrapped_number())
-    return;
+  if (!written.defined() || written.is_meta()) return;
+  Recording* recording = current_recording();
+  const bool shows_number = is_traced(written) && recording != nullptr && recording->has_inputs() &&
+                            recording->inputs().host_memory().is_of_number(written);
+  if (!written.unsafeGetTensorImpl()->is_wrapped_number() && !shows_number) return;
   TANDEM_UNSUPPORTED("trace",
                      "a wrapped number (a tensor that gives way to the dtype of others, as a "
                      "number does) is written in place",
@@ -289,7 +304,7 @@ std::any check_written_once(BoxedCall& call) {
     for (size_t j = 0; j < i; ++j) {
       if (!is_traced(written[i]) || !is_traced(written[j]) ||
           !written[i].storage().is_alias_of(written[j].storage()) ||
-          !shapes::may_overlap(ops::place_of(written[i]), ops::place_of(written[j]))) {
+          !shapes::may_overlap(place_of(written[i]), place_of(written[j]))) {
         continue;
       }
       TANDEM_UNSUPPORTED("trace", call.op.schema().name(),

@@ -87,6 +87,36 @@ void HostMemory::follow_resize(const at::Tensor& tensor) {
   tensor.resize_(it->second.traced.sizes());
 }
 
+at::Tensor HostMemory::constant(const at::Tensor& real) {
+  OutsideTrace outside;
+  const at::Tensor copy = real.detach().clone();
+  if (real.unsafeGetTensorImpl()->is_wrapped_number())
+    copy.unsafeGetTensorImpl()->set_wrapped_number(true);
+  ir::Node& node = recording_.graph().add_constant(copy);
+  recording_.graph().set_location(node, recording_.lines().current());
+  const at::Tensor traced = recording_.wrap(node.results()[0], recording_.metadata().meta_of(real));
+  // Functionalization would pass a wrapped number through.
+  c10::TensorImpl& impl = *traced.unsafeGetTensorImpl();
+  const bool is_number = impl.is_wrapped_number();
+  if (is_number) impl.set_wrapped_number(false);
+  at::Tensor functional = at::functionalization::impl::to_functional_tensor(traced);
+  if (is_number) impl.set_wrapped_number(true);
+  return functional;
+}
+
+at::Tensor HostMemory::number(const at::Tensor& number) {
+  for (const Number& known : numbers_) {
+    if (known.real.is_same(number)) return known.traced;
+  }
+  return numbers_.emplace_back(number, constant(number)).traced;
+}
+
+bool HostMemory::is_of_number(const at::Tensor& tensor) const {
+  return std::ranges::any_of(numbers_, [&](const Number& known) {
+    return tensor.has_storage() && known.traced.storage().is_alias_of(tensor.storage());
+  });
+}
+
 std::optional<at::Tensor> HostMemory::stand_in(const at::Tensor& tensor,
                                                const MirroredHistories& histories) {
   auto it = known_.find(tensor.storage().unsafeGetStorageImpl());
@@ -100,11 +130,7 @@ std::optional<at::Tensor> HostMemory::stand_in(const at::Tensor& tensor,
       known.op.callBoxed(stack);
       known.traced = stack.back().toTensor();
     } else {
-      OutsideTrace outside;
-      ir::Node& node = recording_.graph().add_constant(known.real.detach().clone());
-      recording_.graph().set_location(node, recording_.lines().current());
-      known.traced = at::functionalization::impl::to_functional_tensor(
-          recording_.wrap(node.results()[0], recording_.metadata().meta_of(known.real)));
+      known.traced = constant(known.real);
     }
   }
   const auto is_same = [&](const at::Tensor& handle) { return handle.is_same(tensor); };

@@ -16,7 +16,7 @@ namespace tandem::tracing {
 /// `torch::tensor(std::vector{...})` allocates with `empty` and writes through the data pointer,
 /// which no hook sees. So `empty` on the CPU gives a real tensor filled with a pattern; at its
 /// first use it is a constant if anybody has written it, and an ordinary recorded `empty` if the
-/// pattern is untouched.
+/// pattern is untouched. Wrapped numbers are constants, too, where they meet no other tensor.
 class HostMemory {
  public:
   explicit HostMemory(Recording& recording) : recording_(recording) {}
@@ -26,6 +26,11 @@ class HostMemory {
 
   /// The traced tensor for memory that `make` gave out; nullopt for any other tensor.
   std::optional<at::Tensor> stand_in(const at::Tensor& tensor, const MirroredHistories& histories);
+
+  /// The traced constant for a wrapped number of which an op computes by itself.
+  at::Tensor number(const at::Tensor& number);
+  /// Whether a traced tensor shows the memory of such a number.
+  bool is_of_number(const at::Tensor& tensor) const;
 
   /// To the tensors by which the function knows such memory, the histories that it has got.
   void mirror_histories(MirroredHistories& histories) const;
@@ -46,12 +51,17 @@ class HostMemory {
   /// A custom autograd function that returns memory of its own making is wired to the real tensor;
   /// its node belongs to the traced one.
   static void take_history(Known& known, const at::Tensor& tensor);
+  at::Tensor constant(const at::Tensor& real);
   static void share_counter(const Known& known, const at::Tensor& handle);
 
   Recording& recording_;
   // By storage: `torch::empty` wraps what `at::empty` gave it into another tensor on the same
   // memory.
   std::unordered_map<const c10::StorageImpl*, Known> known_;
+  struct Number {
+    at::Tensor real, traced;
+  };
+  std::vector<Number> numbers_;
 };
 
 }  // namespace tandem::tracing

@@ -4,11 +4,14 @@
 #include "libtorch/private_members.h"
 #include "ops/memory/flat_memory.h"
 #include "ops/memory/shares_memory.h"
+#include "ops/op_table.h"
 #include "tracing/lines/libtorch_caller.h"
 #include "tracing/recording/operand_text.h"
 #include "tracing/recording/recording.h"
+#include "tracing/recording/traced_tensor.h"
 #include "tracing/recording/tracing_state.h"
 
+#include <ATen/FunctionalStorageImpl.h>
 #include <ATen/FunctionalTensorWrapper.h>
 #include <ATen/SequenceNumber.h>
 #include <ATen/ops/equal.h>
@@ -27,6 +30,13 @@ namespace {
 bool is_written(const StandIn& stand_in) {
   return at::functionalization::impl::unsafeGetFunctionalWrapper(stand_in.tensor)
       ->has_data_mutation();
+}
+
+/// What its memory holds, writes that are pending left out.
+const at::Tensor& memory_of(const at::Tensor& tensor) {
+  return static_cast<at::functionalization::FunctionalStorageImpl*>(
+             tensor.storage().unsafeGetStorageImpl())
+      ->base();
 }
 
 bool got_history(const StandIn& stand_in) {
@@ -89,11 +99,27 @@ Inputs::~Inputs() {
   histories_.take_back();
   // In reverse: of two tensors that share a counter, the first one was met before any write.
   for (Borrowed& one : borrowed_ | std::views::reverse) one.counter.set_version(one.version);
+  forget_lent_histories();
   // Versions come again that a view may have noted meanwhile. Then it would not renew its history.
   for (size_t i = 0; i < found_.size(); ++i) {
     if (!found_[i].of_history || !version_of_history(stand_ins_[i].real)) continue;
     torch::autograd::impl::get_view_autograd_meta(stand_ins_[i].real)
         ->set_attr_version(*found_[i].of_history);
+  }
+}
+
+/// A custom function that was given a closed-over view has asked it for its history, while the base
+/// was lent one. The base has none any more, so the view has none.
+void Inputs::forget_lent_histories() {
+  for (size_t i = 0; i < found_.size(); ++i) {
+    const at::Tensor& real = stand_ins_[i].real;
+    auto* view = torch::autograd::impl::get_view_autograd_meta(real);
+    if (view == nullptr || !view->has_bw_view() || !view->grad_fn_ ||
+        view->grad_fn_->sequence_nr() < first_sequence_number_ ||
+        view->get_backward_view().base_.requires_grad())
+      continue;
+    torch::autograd::impl::set_gradient_edge(real, torch::autograd::Edge());
+    found_[i].of_history.reset();
   }
 }
 
@@ -224,6 +250,7 @@ void Inputs::add(const at::Tensor& real, ir::Descriptor role, std::string name) 
     share_counter(stand_in);
     if (stand_in.renews) renewing_.push_back(here);
     if (!stand_in.requires_grad) without_history_.push_back(here);
+    if (stand_in.group < 0 && real.storage_offset() != 0) with_offset_.push_back(here);
     stands_at_.emplace(stand_in.tensor.unsafeGetTensorImpl(), here);
     slots_.add(real);
     slots_.add(stand_in.tensor);
@@ -379,12 +406,51 @@ void Inputs::renew_histories() {
 
 void Inputs::note_write() {
   renew_histories();
+  keep_offsets();
   if (c10::GradMode::is_enabled()) {
     for (size_t i : without_history_) {
       if (i >= argument_count_) histories_.mirror(stand_ins_[i].real, stand_ins_[i].tensor);
     }
   }
   host_memory_.mirror_histories(histories_);
+}
+
+int64_t Inputs::offset_of_memory(ir::ValueId value) const {
+  const ir::Graph& graph = recording_.graph();
+  while (!graph.value(value).is_input()) {
+    const ir::Node& node = graph.node(graph.value(value).producer());
+    if (node.kind() != ir::NodeKind::Op || !ops::info(node.op()).is_view) break;
+    const auto* source = node.operands()[0].get_if<ir::ValueId>();
+    if (source == nullptr) break;
+    value = *source;
+  }
+  if (graph.value(value).is_input()) return 0;
+  const auto offset = [&](const at::Tensor& tensor, const at::Tensor& real) -> int64_t {
+    const at::Tensor& memory = memory_of(tensor);
+    if (real.storage_offset() == 0 || as_traced(memory)->value() != value) return 0;
+    return real.storage_offset() - memory.storage_offset();
+  };
+  for (const Group& group : groups_) {
+    if (const int64_t found = offset(group.tensor, group.real)) return found;
+  }
+  for (const StandIn& one : stand_ins_) {
+    if (one.group >= 0) continue;
+    if (const int64_t found = offset(one.tensor, one.real)) return found;
+  }
+  return 0;
+}
+
+/// Host code that asks an input where it lies hears the same as before a write.
+void Inputs::keep_offsets() {
+  for (size_t i : with_offset_) {
+    const at::Tensor& tensor = stand_ins_[i].tensor;
+    auto* wrapper = at::functionalization::impl::unsafeGetFunctionalWrapper(tensor);
+    if (!wrapper->has_data_mutation() || wrapper->has_metadata_mutation() ||
+        wrapper->was_storage_changed())
+      continue;
+    current_value(tensor);  // it takes the offset of its new value now, and not later
+    tensor.unsafeGetTensorImpl()->set_storage_offset(stand_ins_[i].real.storage_offset());
+  }
 }
 
 bool Inputs::leave() {

@@ -95,6 +95,9 @@ class Inputs {
   void renew_histories();
   /// After an op of the function that has written.
   void note_write();
+  /// What was written has memory of its own, which holds what the input showed; the function counts
+  /// from the beginning of the memory that came in. How much lies before, for views of this value.
+  int64_t offset_of_memory(ir::ValueId value) const;
   /// Throws if the function shall not ask for the gradient of the tensor with this metadata.
   void refuse_gradient(const c10::AutogradMetaInterface& metadata, const EntryFrame& entry);
   /// Throws an UnsupportedError, and notes it.
@@ -103,6 +106,8 @@ class Inputs {
   void note_refusal(const UnsupportedError& error);
   /// Whether a function of gradients is traced. It is passed copies of some arguments.
   bool of_gradients() const { return argument_count_ > options_.own_tensors; }
+  /// The caller was in inference mode when the trace began.
+  bool in_inference_mode() const { return in_inference_mode_; }
   HostMemory& host_memory() { return host_memory_; }
   MirroredHistories& histories() { return histories_; }
 
@@ -168,6 +173,8 @@ class Inputs {
   void share_counter(StandIn& stand_in);
   void refuse_optimizer();
   void take_over_versions();
+  void forget_lent_histories();
+  void keep_offsets();
   std::optional<size_t> find_met_before(const at::Tensor& real) const;
 
   Recording& recording_;
@@ -189,6 +196,7 @@ class Inputs {
   std::vector<Borrowed> borrowed_;       // version counters of closed-over tensors
   std::vector<size_t> renewing_;         // stand-ins whose histories are made anew
   std::vector<size_t> without_history_;  // stand-ins that required no grad when they were met
+  std::vector<size_t> with_offset_;      // stand-ins that do not begin where their memory does
   std::unordered_map<const c10::StorageImpl*, std::vector<size_t>> on_storage_;  // duplicates not
   std::unordered_map<const void*, size_t> on_counter_;           // the first with a version counter
   std::unordered_map<const c10::TensorImpl*, size_t> position_;  // by real tensor

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "libtorch/version.h"
 #include "ops/memory/flat_memory.h"
+#include "tracing/inputs/lost_history.h"
 #include "tracing/recording/operand_text.h"
 #include "tracing/recording/traced_tensor.h"
 #include "tracing/recording/tracing_state.h"
@@ -28,49 +29,11 @@ struct InputNode : autograd::Node {
   }
 };
 
-/// On the same memory and version counter; autograd knows nothing of it.
-at::Tensor handle_of(const at::Tensor& tensor) {
-  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
-  return at::Tensor(impl.shallow_copy_and_detach(impl.version_counter(),
-                                                 /*allow_tensor_metadata_change=*/true));
-}
-
 void enter(const at::Tensor& tensor) {
   auto node = libtorch::make_node<InputNode>();
   node->add_input_metadata(tensor);
   autograd::impl::set_gradient_edge(tensor, autograd::Edge(std::move(node), 0));
 }
-
-/// Where the gradient of a view ends that was taken of a leaf set apart and written since.
-struct NoGradient : autograd::Node {
-  autograd::variable_list apply(autograd::variable_list&&) override { return {}; }
-  std::string name() const override { return "TandemNoGradient"; }
-};
-
-/// By this autograd takes a view again that was written. Taken of a tensor that needs no gradient,
-/// it says that it requires grad, and no gradient arrives anywhere: so does eager's.
-class TakenApart : public autograd::ViewFunc {
- public:
-  explicit TakenApart(std::unique_ptr<autograd::ViewFunc> view) : view_(std::move(view)) {}
-
-  at::Tensor operator()(const at::Tensor& base) const override {
-    const at::Tensor tensor = view_ ? (*view_)(base) : handle_of(base);
-    if (!tensor.requires_grad()) {
-      auto end = libtorch::make_node<NoGradient>();
-      end->add_input_metadata(tensor);
-      autograd::impl::set_gradient_edge(tensor, autograd::Edge(std::move(end), 0));
-    }
-    return tensor;
-  }
-  std::unique_ptr<autograd::ViewFunc> clone_and_set(
-      std::optional<std::vector<c10::SymInt>> /*symints*/,
-      std::optional<std::vector<at::Tensor>> /*tensors*/) const override {
-    return std::make_unique<TakenApart>(view_ ? view_->clone_and_set() : nullptr);
-  }
-
- private:
-  std::unique_ptr<autograd::ViewFunc> view_;  // none: the base as it is
-};
 
 at::Tensor functional(Recording& recording, const at::Tensor& like, ir::Descriptor role,
                       std::string name) {
@@ -125,27 +88,6 @@ StandIn make_stand_in(Recording& recording, const at::Tensor& real, ir::Descript
   take_autograd_state(stand_in, real);
   note_first_state(stand_in);
   return stand_in;
-}
-
-void set_apart(const at::Tensor& tensor) {
-  c10::TensorImpl* const impl = tensor.unsafeGetTensorImpl();
-  const auto* meta = autograd::impl::get_view_autograd_meta(tensor);
-  const bool is_view = meta != nullptr && meta->has_bw_view();
-  const autograd::ViewInfo* const known = is_view ? &meta->get_backward_view() : nullptr;
-  autograd::ViewInfo info(
-      known ? known->base_ : handle_of(tensor),
-      std::make_unique<TakenApart>(known ? known->view_fn().clone_and_set() : nullptr),
-      [](const at::Tensor& view) { return handle_of(view); });
-  impl->set_autograd_meta(std::make_unique<autograd::DifferentiableViewMeta>(
-      impl, std::move(info), std::nullopt, /*shared_view_info=*/false));
-}
-
-bool leads_nowhere(const at::Tensor& tensor) {
-  for (auto node = tensor.grad_fn(); node; node = node->next_edge(0).function) {
-    if (dynamic_cast<const NoGradient*>(node.get()) != nullptr) return true;
-    if (node->num_outputs() != 1) return false;
-  }
-  return false;
 }
 
 void take_autograd_state(StandIn& stand_in, const at::Tensor& real) {

@@ -51,12 +51,6 @@ StandIn make_stand_in(Recording& recording, const at::Tensor& real, ir::Descript
 
 /// Mirrors requires_grad and leafness of the real tensor, with a history of the trace's own.
 void take_autograd_state(StandIn& stand_in, const at::Tensor& real);
-/// Makes autograd take the tensor for a view of one that needs no gradient, as it does with a leaf
-/// that is a view: what is taken of the leaf is a view of that other tensor, too. Without grad mode
-/// such a view needs no gradient, and if it is written, autograd has nothing to say.
-void set_apart(const at::Tensor& tensor);
-/// Whether it is a view of such a leaf, and the memory was written since: no gradient gets through.
-bool leads_nowhere(const at::Tensor& tensor);
 /// The history that it has unless a differentiable op has written it; invalid if it needs none.
 torch::autograd::Edge unwritten_history(const StandIn& stand_in);
 /// Whether one of its histories is this node.

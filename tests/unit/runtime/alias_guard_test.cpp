@@ -23,7 +23,9 @@ ir::Signature arguments(size_t count) {
 
 AliasGuard guard_of(const ir::Signature& signature, const Tensors& traced) {
   const Inputs inputs = pointers(traced);
-  return {signature, AliasGuard::rows_of(signature, inputs), inputs, {"a", "b"}};
+  const auto groups = AliasGuard::rows_of(signature, inputs);
+  const auto views = AliasGuard::views_of(signature, inputs);
+  return {signature, {groups, views}, inputs, {"a", "b"}};
 }
 
 std::string mismatch(const AliasGuard& guard, const Tensors& tensors) {
@@ -99,37 +101,40 @@ TEST(AliasGuard, AnArgumentThatComesTwiceIsInTheGroupOfTheFirst) {
   const at::Tensor all = torch::ones({8}), first = all.slice(0, 0, 4);
   const Tensors tensors = {first, first, all.slice(0, 2, 6)};
   const Inputs inputs = pointers(tensors);
-  const AliasGuard guard(signature, AliasGuard::rows_of(signature, inputs), inputs,
-                         {"a", "b", "c"});
+  const auto groups = AliasGuard::rows_of(signature, inputs);
+  const AliasGuard guard(signature, {groups, {}}, inputs, {"a", "b", "c"});
   EXPECT_EQ(mismatch(guard, tensors), "none");
 }
 
-// A view gets another history when its version moves, and only a trace knows which reads it
-// concerns.
+// A view gets another history when its version moves, and what the function takes of it is a view
+// of its base.
 TEST(AliasGuard, AViewIsNoTensorOfItsOwnWhereItsVersionMoves) {
   const at::Tensor p = torch::ones({4}).requires_grad_();
   ir::Signature signature = arguments(1);
   signature.training = true;
   signature.inputs[0].version_delta = 1;
   signature.inputs[0].requires_grad = true;
-  signature.inputs[0].is_leaf = false;
   signature.inputs[0].requires_grad_after = true;
   const Tensors own = {p * 1}, view = {(p * 1).narrow(0, 0, 4)};
-  const auto mismatch_of = [&](int64_t histories, bool history_changed, const Tensors& given) {
-    signature.inputs[0].histories = histories;
-    signature.inputs[0].history_changed = history_changed;
-    return mismatch(guard_of(signature, own), given);
+  const auto mismatch_of = [&](const Tensors& traced, const Tensors& given) {
+    return mismatch(guard_of(signature, traced), given);
   };
-  EXPECT_EQ(mismatch_of(1, false, own), "none");
-  EXPECT_EQ(mismatch_of(1, false, view), "a is a view, compiled for a tensor of its own");
-  EXPECT_EQ(mismatch_of(2, false, view), "none");
-  EXPECT_EQ(mismatch_of(2, false, own), "a is no view, compiled for one");
-  // Its new history is the call's own, whichever of the two it is.
-  EXPECT_EQ(mismatch_of(2, true, own), "none");
-  EXPECT_EQ(mismatch_of(2, true, view), "none");
-  EXPECT_EQ(mismatch_of(3, true, own), "a is no view, compiled for one");
+  for (const bool is_leaf : {false, true}) {
+    for (const bool history_changed : {false, true}) {
+      signature.inputs[0].is_leaf = is_leaf;
+      signature.inputs[0].history_changed = history_changed;
+      EXPECT_EQ(mismatch_of(own, own), "none");
+      EXPECT_EQ(mismatch_of(own, view), "a is a view, compiled for a tensor of its own");
+      EXPECT_EQ(mismatch_of(view, view), "none");
+      EXPECT_EQ(mismatch_of(view, own), "a is no view, compiled for one");
+    }
+  }
+  signature.inputs[0].requires_grad = signature.inputs[0].requires_grad_after = false;
+  EXPECT_EQ(mismatch_of(own, view), "none");
+  signature.inputs[0].requires_grad_after = true;
+  EXPECT_EQ(mismatch_of(own, view), "a is a view, compiled for a tensor of its own");
   signature.inputs[0].version_delta = 0;
-  EXPECT_EQ(mismatch_of(1, false, view), "none");
+  EXPECT_EQ(mismatch_of(own, view), "none");
 }
 
 }  // namespace

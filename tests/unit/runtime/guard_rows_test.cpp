@@ -38,8 +38,8 @@ TEST(GuardRows, EveryMemberIsNamed) {
   const GuardRows rows{};
   [[maybe_unused]] const auto& [thread, effectful_ops, constants, arguments, names, first_same,
                                 modules, closes_over, guard_on, lifted, shared_storage, closed_over,
-                                lifted_offsets, argument_offsets, groups] = rows;
-  EXPECT_EQ(named(rows), 15u);
+                                lifted_offsets, argument_offsets, groups, views] = rows;
+  EXPECT_EQ(named(rows), 16u);
 }
 
 TEST(GuardRows, ReadBackAsTheyWere) {

@@ -10,6 +10,7 @@
 #include "support/run_trace.h"
 #include "tandem/ir/text.h"
 #include "tracing/hooks/interception.h"
+#include "tracing/inputs/lost_history.h"
 #include "tracing/recording/traced_tensor.h"
 
 #include <ATen/FunctionalTensorWrapper.h>
@@ -419,6 +420,56 @@ void both_formulas_of_a_determinant() {
   }
 }
 
+/// The gradient of a leaf is switched off after a view of it was written.
+void views_whose_base_may_give_up_its_gradient() {
+  const auto trace = run_trace({leaf({4})}, [](const Tensors& in) {
+    const T view = in[0].view({2, 2}).t();
+    {
+      const torch::NoGradGuard no_grad;
+      view.mul_(2);
+    }
+    in[0].requires_grad_(false);
+    EXPECT_TRUE(leads_nowhere(view));
+    return Tensors{view * 2};
+  });
+  EXPECT_TRUE(trace->results().tensors[0].requires_grad()) << "as in eager";
+  run_trace({leaf({4})}, [](const Tensors& in) {
+    const T view = in[0].view({2, 2}).t();
+    {
+      const torch::NoGradGuard no_grad;
+      view.mul_(2);
+    }
+    EXPECT_FALSE(leads_nowhere(view));
+    return Tensors{};
+  });
+}
+
+void copies_in_inference_mode() {
+  const T x = torch::ones({2}, at::kComplexFloat);
+  const auto two_rows = [](const T& of) { return at::atleast_2d(of.conj()); };
+  EXPECT_FALSE(has(recorded(x, two_rows), "aten.clone"));
+  const auto in_region = [&](const T& of) {
+    const c10::InferenceMode region;
+    return two_rows(of);
+  };
+  EXPECT_TRUE(has(recorded(x, in_region), "aten.clone"));
+  const c10::InferenceMode region;
+  EXPECT_TRUE(has(recorded(x, two_rows), "aten.clone"));
+  EXPECT_FALSE(
+      has(recorded(x, [](const T& of) { return of.conj().reshape({1, 2}); }), "aten.clone"));
+}
+
+void count_from_the_memory_that_came_in() {
+  const auto trace = run_trace({torch::ones({10}).narrow(0, 4, 3)}, [](const Tensors& in) {
+    const T before = in[0].as_strided({2}, {1}, 5);
+    in[0].mul_(2);
+    return Tensors{before * 1, in[0].as_strided({2}, {1}, 5) * 1};
+  });
+  const std::string text = ir::print(trace->recording().graph());
+  EXPECT_EQ(text.find("[2], [1], 5)", text.find("aten.mul")), std::string::npos) << text;
+  EXPECT_NE(text.find("[2], [1], 1)"), std::string::npos) << text;
+}
+
 void views_in_inference_mode() {
   const Ops ops = recorded(torch::ones({4}), [](const T& x) {
     const c10::InferenceMode mode;
@@ -684,6 +735,8 @@ const std::map<std::string_view, void (*)()>& tests() {
       {"note a write", note_a_write},
       {"keep strides", keep_strides},
       {"both formulas of a determinant", both_formulas_of_a_determinant},
+      {"views whose base may give up its gradient", views_whose_base_may_give_up_its_gradient},
+      {"copies in inference mode", copies_in_inference_mode},
       {"views in inference mode", views_in_inference_mode},
       {"views of inference tensors", views_of_inference_tensors},
       {"fill the diagonal as a view", fill_the_diagonal_as_a_view},
@@ -692,6 +745,7 @@ const std::map<std::string_view, void (*)()>& tests() {
       {"decompose", decompose},
       {"a mask as an index", a_mask_as_an_index},
       {"a view of what is written", a_view_of_what_is_written},
+      {"count from the memory that came in", count_from_the_memory_that_came_in},
       {"real and complex numbers within a write", real_and_complex_numbers_within_a_write},
       {"note a product in place", note_a_product_in_place},
       {"round the number of a product in place", round_the_number_of_a_product_in_place},
@@ -762,6 +816,18 @@ TEST(Interceptions, AnOrdinaryOpMeetsFewRows) {
 }
 
 // `__and__` ends like an in-place op; its result may be larger than its operand.
+TEST(Interceptions, AWrittenInputStaysWhereItIs) {
+  run_trace({torch::ones({10}).narrow(0, 4, 3)}, [](const Tensors& in) {
+    in[0].mul_(2);
+    EXPECT_EQ(in[0].storage_offset(), 4);
+    in[0].view({3, 1}).mul_(2);
+    const T read = in[0] * 2;
+    EXPECT_EQ(in[0].storage_offset(), 4);
+    EXPECT_EQ(read.storage_offset(), 0);
+    return Tensors{};
+  });
+}
+
 TEST(Interceptions, AnOperatorWithUnderscoresIsNotInPlace) {
   const T row = torch::ones({1, 2}, at::kBool), square = torch::ones({2, 2}, at::kBool);
   EXPECT_EQ(recorded(row, [&](const T& x) { return x.__and__(square); }),
