@@ -170,7 +170,7 @@ Category exported() {
               {"test_aot_export_input_mutation_on_input_requiring_grad_banned",
                written_input_that_requires_grad},
               {"test_aot_export_unbacked_arg", size_from_data,
-               later(Feature::SymbolicShapes, "reads the value of a tensor")},
+               later(Feature::SymbolicShapes, "reads a size that depends on data as a number")},
               {"test_aot_export_input_mutation", joint_with_written_buffer},
           }};
 }
