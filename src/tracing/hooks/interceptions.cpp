@@ -6,7 +6,6 @@
 #include "ops/op_table.h"
 #include "ops/own/as_size.h"
 #include "ops/own/bernoulli_like.h"
-#include "shapes/reach.h"
 #include "tracing/hooks/determinant.h"
 #include "tracing/hooks/equality.h"
 #include "tracing/hooks/inference_views.h"
@@ -15,6 +14,7 @@
 #include "tracing/hooks/lazy_memory.h"
 #include "tracing/hooks/outside_tensors.h"
 #include "tracing/hooks/products_in_place.h"
+#include "tracing/hooks/strided_views.h"
 #include "tracing/hooks/users_op.h"
 #include "tracing/hooks/view_inverses.h"
 #include "tracing/hooks/write_checks.h"
@@ -32,7 +32,6 @@
 #include <ATen/TensorUtils.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/native/Resize.h>
 #include <ATen/ops/_assert_async.h>
 #include <ATen/ops/_is_any_true_ops.h>
 #include <ATen/ops/_native_batch_norm_legit.h>
@@ -140,58 +139,6 @@ bool give_back(BoxedCall&) { return true; }
 
 std::any draw_in_order(BoxedCall& call) {
   call.operand(0) = call.operand(0).toTensor().contiguous();
-  return {};
-}
-
-std::any leave_out_offset(BoxedCall& call) {
-  c10::IValue& offset = call.stack.back();
-  if (offset.isInt() && offset.toInt() == call.operand(0).toTensor().storage_offset()) offset = {};
-  return {};
-}
-
-std::any count_from_memory(BoxedCall& call) {
-  const TracedTensor* traced = as_traced(call.operand(0).toTensor());
-  c10::IValue& offset = call.stack.back();
-  if (call.recording == nullptr || !call.recording->has_inputs() || traced == nullptr ||
-      !offset.isInt())
-    return {};
-  const int64_t before = call.recording->inputs().offset_of_memory(traced->value());
-  if (before == 0) return {};
-  const size_t sizes = call.operands().size() - 3;
-  const int64_t first = offset.toInt() - before;
-  const int64_t end = first + shapes::reach(call.operand(sizes).toIntVector(),
-                                            call.operand(sizes + 1).toIntVector());
-  const ir::TensorType& type = *traced->meta().type;
-  if (first < 0 || end > shapes::reach(type.static_sizes(), type.static_strides())) {
-    TANDEM_UNSUPPORTED("trace",
-                       "a strided view shows more of the memory of an input than the input, which "
-                       "the function has written",
-                       "\n  sizes:  ", at::IntArrayRef(call.operand(sizes).toIntVector()),
-                       "\n  value:  at offset ", offset.toInt(), " of the memory",
-                       "\n  remedy: take the view before the write, or pass the tensor that owns "
-                       "the memory");
-  }
-  offset = first;
-  return {};
-}
-
-/// Where the memory came in with an input, it is known how far it reaches.
-std::any check_reach(BoxedCall& call) {
-  const at::Tensor& of = call.operand(0).toTensor();
-  const Inputs& inputs = call.recording->inputs();
-  // Values that a view is taken of again have no memory.
-  if (!at::functionalization::impl::isFunctionalTensor(of) || inputs.of_gradients()) return {};
-  for (const StandIn& stand_in : inputs.stand_ins()) {
-    if (!stand_in.tensor.has_storage() || !stand_in.tensor.storage().is_alias_of(of.storage()) ||
-        stand_in.tensor.storage().nbytes() != stand_in.storage_bytes) {
-      continue;
-    }
-    const c10::IValue& offset = call.operand(3);
-    at::native::checkInBoundsForStorage<int64_t>(
-        call.operand(1).toIntVector(), call.operand(2).toIntVector(),
-        offset.isInt() ? offset.toInt() : of.storage_offset(), of.dtype(), stand_in.real.storage());
-    break;
-  }
   return {};
 }
 
@@ -318,34 +265,6 @@ std::any refuse_write(BoxedCall& call) {
                      "\n  operands: ", operands_text(call.operands()),
                      "\n  remedy:   register a functional variant of the op, or call it outside "
                      "the compiled function");
-}
-
-/// Whether each element has a place of its own, as far as sizes and strides show it.
-bool lies_apart(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
-  std::vector<std::pair<int64_t, int64_t>> dims;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] == 0) return true;
-    if (sizes[i] > 1) dims.emplace_back(strides[i], sizes[i]);
-  }
-  std::ranges::sort(dims);
-  int64_t reach = 0;  // of the dimensions with smaller strides
-  for (const auto& [stride, size] : dims) {
-    if (stride <= reach) return false;
-    reach += stride * (size - 1);
-  }
-  return true;
-}
-
-std::any refuse_overlap(BoxedCall& call) {
-  const std::vector<int64_t> sizes = call.operand(2).toIntVector(),
-                             strides = call.operand(3).toIntVector();
-  if (lies_apart(sizes, strides)) return {};
-  TANDEM_UNSUPPORTED("trace",
-                     "a tensor is written through a view, and several of its elements lie at one "
-                     "place",
-                     "\n  sizes:   ", at::IntArrayRef(sizes),
-                     "\n  strides: ", at::IntArrayRef(strides),
-                     "\n  remedy:  pass what it was expanded from, or clone() it");
 }
 
 bool compare(BoxedCall& call) {
