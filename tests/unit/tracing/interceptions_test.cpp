@@ -1,5 +1,6 @@
 // Every row of the table of interceptions (src/tracing/hooks/interceptions.cpp) with a program that
-// shows what it is there for, and the page that lists the rows.
+// shows what it is there for, and the page that lists the rows. As long as the table: the programs
+// stand in its order, and share what they are written with.
 #include "base/error.h"
 #include "ir/text/op_names.h"
 #include "libtorch/thread_state.h"
