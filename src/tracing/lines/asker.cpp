@@ -76,9 +76,7 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* data) {
 
 bool asked_by_user(const EntryFrame& entry) {
   const std::shared_ptr<const LoadedObjects> objects = LoadedObjects::now();
-  // The frame of a function that asked for its address lies two words below what its caller's part
-  // of the stack begins with.
-  Search search{reinterpret_cast<uintptr_t>(entry.frame) + 2 * sizeof(uintptr_t), *objects};
+  Search search{reinterpret_cast<uintptr_t>(entry.frame), *objects};
   _Unwind_Backtrace(&visit, &search);
   return search.by_user;
 }

@@ -187,7 +187,10 @@ bool DataSizes::is_asked(const EntryFrame& by) const {
 }
 
 bool DataSizes::is_asked_by_op(const EntryFrame& by) const {
-  return running_ > 0 && ops_ == 1 && asked_by_user(by);
+  // Between the op and whoever calls it lies libtorch's trampoline.
+  const EntryFrame trampoline{static_cast<const char*>(by.frame) + 2 * sizeof(uintptr_t),
+                              by.return_address};
+  return running_ > 0 && ops_ == 1 && asked_by_user(trampoline);
 }
 
 void DataSizes::note_read(ir::ValueId value, const EntryFrame& by) {
