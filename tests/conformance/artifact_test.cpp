@@ -165,8 +165,9 @@ class LoadingBackend final : public Backend {
   std::string_view name() const override { return inner_->name(); }
   std::unique_ptr<Executable> compile(const ir::Graph& graph,
                                       const CompileContext& context) override {
-    // This one stores nothing.
-    if (name() != "eager") ADD_FAILURE() << graph.name() << " was compiled, not loaded";
+    // This one stores nothing, and gets graphs whose sizes depend on data from the others.
+    if (name() != "eager" && graph.symbols().empty())
+      ADD_FAILURE() << graph.name() << " was compiled, not loaded";
     return inner_->compile(graph, context);
   }
   std::unique_ptr<Executable> load(std::string_view stored, const ir::Graph& graph,

@@ -81,9 +81,10 @@ Guards::Guards(const libtorch::ThreadState& thread, const detail::Flat& argument
 void Guards::watch_lifted(std::vector<at::Tensor> lifted) {
   lifted_ = std::move(lifted);
   for (const at::Tensor& tensor : lifted_) {
-    lifted_set_.insert(tensor.unsafeGetTensorImpl());
+    sorted_lifted_.push_back(tensor.unsafeGetTensorImpl());
     owned_outside_.push_back(has_other_owner(tensor, 1));
   }
+  std::ranges::sort(sorted_lifted_);
 }
 
 void Guards::add_trace(const Joint& joint, const ir::Signature& signature,
@@ -457,7 +458,7 @@ bool Guards::check_aliases(const detail::Flat& arguments, Fail&& fail) const {
       });
     }
     const c10::TensorImpl* impl = tensors[i].unsafeGetTensorImpl();
-    if (!lifted_set_.empty() && lifted_set_.count(impl)) {
+    if (std::ranges::binary_search(sorted_lifted_, impl)) {
       return fail([&] {
         size_t k = 0;
         while (lifted_[k].unsafeGetTensorImpl() != impl) ++k;

@@ -11,7 +11,6 @@
 
 #include <c10/core/UndefinedTensorImpl.h>
 #include <c10/util/SmallVector.h>
-#include <c10/util/flat_hash_map.h>
 
 #include <atomic>
 #include <memory>
@@ -144,7 +143,7 @@ class Guards {
   std::optional<GuardFn::Value> guard_value_;
 
   std::vector<at::Tensor> lifted_;
-  ska::flat_hash_set<const c10::TensorImpl*> lifted_set_;
+  std::vector<const c10::TensorImpl*> sorted_lifted_;  // moves without allocating
   std::vector<std::string> lifted_names_;
   std::vector<TensorGuard> lifted_guards_;
   size_t holders() const { return variants_ ? variants_->load(std::memory_order_relaxed) : 1; }
