@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <string_view>
 
 namespace {
 
@@ -166,11 +167,16 @@ bool fail_allocation(int64_t k) {
   auto [got, view] = f(program.x);
   Program judge;
   auto [expected, judged_view] = judge(judge.x);
-  EXPECT_TRUE(got.equal(expected));
+  const char* backend = std::getenv("TANDEM_BACKEND");
+  const bool rounds = backend == nullptr || std::string_view(backend) == "llvm";
+  const auto same = [rounds](const T& a, const T& b) {
+    return rounds ? at::allclose(a, b, 1e-4, 1e-6) : a.equal(b);
+  };
+  EXPECT_TRUE(same(got, expected));
   got.backward();
   expected.backward();
-  EXPECT_TRUE(program.x.grad().equal(judge.x.grad()));
-  EXPECT_TRUE(program.net->weight.grad().equal(judge.net->weight.grad()));
+  EXPECT_TRUE(same(program.x.grad(), judge.x.grad()));
+  EXPECT_TRUE(same(program.net->weight.grad(), judge.net->weight.grad()));
   EXPECT_TRUE(program.counter.equal(judge.counter));
   EXPECT_TRUE(view.is_alias_of(program.x));
   return true;
