@@ -14,19 +14,19 @@
 namespace tandem::ir {
 namespace {
 
-using Numbers = std::vector<int64_t>;
+using Samples = std::vector<int64_t>;
 
 class Expressions {
  public:
   explicit Expressions(const Recordings& recordings) : recordings_(recordings) {}
 
-  std::optional<Size> size(const Numbers& numbers) const {
+  std::optional<Size> size(const Samples& numbers) const {
     return recordings_.samples.expression(numbers);
   }
 
-  std::optional<Size> stride(const Numbers& numbers) const {
+  std::optional<Size> stride(const Samples& numbers) const {
     if (auto found = size(numbers)) return found;
-    Numbers left;
+    Samples left;
     for (size_t run = 0; run < numbers.size(); ++run) {
       if (!recordings_.is_small[run]) left.push_back(numbers[run]);
     }
@@ -52,7 +52,7 @@ class Types {
     const auto look = [&](std::vector<Size> TensorType::* list, const char* what,
                           auto expression) -> std::optional<Unexplained> {
       for (size_t i = 0; i < (made.*list).size(); ++i) {
-        Numbers numbers;
+        Samples numbers;
         for (size_t run = 0; run < runs; ++run) numbers.push_back(((*of(run)).*list)[i].value());
         if (std::ranges::count(numbers, numbers[0]) == std::ssize(numbers)) continue;
         const std::optional<Size> found = expression(numbers);
@@ -63,10 +63,10 @@ class Types {
       return std::nullopt;
     };
     if (auto error = look(&TensorType::sizes, "a size",
-                          [&](const Numbers& n) { return expressions_.size(n); }))
+                          [&](const Samples& n) { return expressions_.size(n); }))
       return error;
     if (auto error = look(&TensorType::strides, "a stride",
-                          [&](const Numbers& n) { return expressions_.stride(n); }))
+                          [&](const Samples& n) { return expressions_.stride(n); }))
       return error;
     if (changed) type = std::make_shared<const TensorType>(std::move(made));
     return std::nullopt;
@@ -213,7 +213,7 @@ class Generaliser {
   const std::vector<Symbol>& symbols_;
   const Expressions expressions_;
   const Types types_;
-  Numbers seen_;
+  Samples seen_;
 };
 
 /// A view is taken again from its source alone.

@@ -114,13 +114,13 @@ std::vector<MetaResult> as_size(const Args& args, int64_t size) {
   return *rules::answer(contiguous(*args.tensor("number"), {size, 0}, ScalarType::Byte));
 }
 
-struct Row {
+struct Maker {
   std::string_view op;
   std::optional<DataSize> (*size)(const Args&);
   std::vector<MetaResult> (*results)(const Args&, int64_t);
 };
 
-constexpr Row kRows[] = {
+constexpr Maker kMakers[] = {
     {"aten::nonzero", size_of_nonzero, nonzero},
     {"aten::masked_select", size_of_masked_select, masked_select},
     {"aten::_unique2", size_of_unique, unique},
@@ -129,9 +129,9 @@ constexpr Row kRows[] = {
     {"tandem::as_size", size_of_number, as_size},
 };
 
-const Row* find_row_of(const c10::OperatorHandle& op) {
+const Maker* find_row_of(const c10::OperatorHandle& op) {
   const c10::OperatorName& name = op.operator_name();
-  for (const Row& row : kRows) {
+  for (const Maker& row : kMakers) {
     const size_t length = name.name.size();
     if (!row.op.starts_with(name.name)) continue;
     if (row.op.size() == length

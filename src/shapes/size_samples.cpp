@@ -44,7 +44,7 @@ uint64_t inverse_of(uint64_t number) {
   return result;
 }
 
-int64_t floor_divide(int64_t a, int64_t b) { return floordiv(Size(a), Size(b)).value(); }
+int64_t rounded_down(int64_t a, int64_t b) { return floordiv(Size(a), Size(b)).value(); }
 
 /// Of small numbers; nothing where the product does not fit.
 std::optional<int64_t> times(int64_t a, int64_t b) {
@@ -200,7 +200,7 @@ std::optional<Size> SizeSamples::divided(std::span<const int64_t> values) const 
       for (int64_t shift = 0; shift < divisor; ++shift) {
         bool fits = true;
         for (size_t k = 0; k < rows_.size() && fits; ++k)
-          fits = values[k] == floor_divide(rows_[k][i] + shift, divisor);
+          fits = values[k] == rounded_down(rows_[k][i] + shift, divisor);
         if (fits) return floordiv(Size::symbol(symbols_[i].name) + Size(shift), Size(divisor));
       }
     }

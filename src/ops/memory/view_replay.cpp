@@ -16,10 +16,10 @@ namespace tandem::ops {
 namespace {
 
 /// Symbols that are sizes of the source.
-using Numbers = std::unordered_map<std::string, int64_t>;
+using SizesByName = std::unordered_map<std::string, int64_t>;
 
-Numbers numbers_of(const ir::Graph& graph, const at::Tensor& source) {
-  Numbers numbers;
+SizesByName numbers_of(const ir::Graph& graph, const at::Tensor& source) {
+  SizesByName numbers;
   const ir::TypePtr& type = graph.value(graph.inputs()[0]).tensor_type();
   for (size_t i = 0; i < type->sizes.size(); ++i) {
     if (const std::string name = shapes::symbol_name(type->sizes[i]); !name.empty())
@@ -28,7 +28,7 @@ Numbers numbers_of(const ir::Graph& graph, const at::Tensor& source) {
   return numbers;
 }
 
-void run_node(const ir::Graph& graph, const ir::Node& node, const Numbers& numbers,
+void run_node(const ir::Graph& graph, const ir::Node& node, const SizesByName& numbers,
               std::vector<at::Tensor>& environment) {
   const auto tensor_of = [&](ir::ValueId id) { return environment[static_cast<size_t>(id)]; };
   torch::jit::Stack stack;
@@ -60,7 +60,7 @@ std::vector<at::Tensor> run_all(const ir::Graph& graph, const at::Tensor& source
   at::AutoGradMode mode(grad_mode);
   std::vector<at::Tensor> environment(graph.value_limit());
   environment[static_cast<size_t>(graph.inputs()[0])] = source;
-  Numbers numbers;
+  SizesByName numbers;
   if (!graph.symbols().empty()) numbers = numbers_of(graph, source);
   graph.for_each_node([&](const ir::Node& node) { run_node(graph, node, numbers, environment); });
   return environment;

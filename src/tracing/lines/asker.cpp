@@ -53,14 +53,14 @@ bool is_way(uintptr_t address, uintptr_t begin, const LoadedObjects& objects) {
   return it->second;
 }
 
-struct Search {
+struct AskerSearch {
   uintptr_t inner;  // frames inside this one are Tandem's
   const LoadedObjects& objects;
   bool by_user = false;
 };
 
-_Unwind_Reason_Code visit(_Unwind_Context* context, void* data) {
-  Search& search = *static_cast<Search*>(data);
+_Unwind_Reason_Code look_for_asker(_Unwind_Context* context, void* data) {
+  AskerSearch& search = *static_cast<AskerSearch*>(data);
   if (_Unwind_GetCFA(context) <= search.inner) return _URC_NO_REASON;
   const uintptr_t address = _Unwind_GetIP(context);
   const LoadedObject* const object = search.objects.find(address - 1);
@@ -76,8 +76,8 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* data) {
 
 bool asked_by_user(const EntryFrame& entry) {
   const std::shared_ptr<const LoadedObjects> objects = LoadedObjects::now();
-  Search search{reinterpret_cast<uintptr_t>(entry.frame), *objects};
-  _Unwind_Backtrace(&visit, &search);
+  AskerSearch search{reinterpret_cast<uintptr_t>(entry.frame), *objects};
+  _Unwind_Backtrace(&look_for_asker, &search);
   return search.by_user;
 }
 
